@@ -1,4 +1,4 @@
-"""`everstep.port` follows what an original asks about the names and sizes of its variables, or refuses it."""
+"""`everstep.port` follows what an original asks about names, sizes, dtypes and indices, or refuses it."""
 from __future__ import absolute_import, division, print_function
 
 import os
@@ -45,7 +45,7 @@ CASES = [(name, api) for place, name in enumerate(sorted(asking.QUESTIONS)) for 
 
 @pytest.mark.skipif(not APIS, reason="there is no graph to read without TensorFlow")
 @pytest.mark.parametrize("name, api", CASES)
-def test_questions_about_names_and_sizes(name, api):
+def test_questions_about_variables(name, api):
     ask = asking.QUESTIONS[name]
     becomes, texts = asking.ASKED[ask]
     cls = asking.made(ask, api, *APIS[api])
@@ -55,8 +55,12 @@ def test_questions_about_names_and_sizes(name, api):
         assert all(text in str(raised.value) for text in texts), raised.value
         return
     port = test_port.ported(cls)
-    assert all(text in port.source for text in texts) and not port.report.unverified, port.source
-    assert ("def specialize" in port.source) == (becomes == "pattern")
+    unverified = [text for text in port.report.unverified if "for bfloat16 variables" not in text]
+    if becomes == "unverified":
+        assert all(text in " ".join(unverified) for text in texts), unverified
+        return
+    assert all(text in port.source for text in texts) and not unverified, port.source
+    assert ("def specialize" in port.source) == (becomes in ("pattern", "condition"))
     assert "{} variables of models".format(len(REAL)) in [each.what for each in port.report.comparisons]
 
 
