@@ -1,4 +1,4 @@
-"""Names the options that say to which group of variables a rule belongs, and writes `specialize`, which sets them."""
+"""Names the options that choose between the rules of a definition, and writes `specialize`, which sets them."""
 from __future__ import absolute_import, division, print_function
 
 import re
@@ -15,12 +15,18 @@ Group = namedtuple("Group", "patterns name threshold dtypes")
 
 
 def flagged(groups, arguments, notes):
-    """Returns {name of the option that is true in a group: (name of the option with its patterns, Group)}.
+    """Gives each group an option that is true for its variables.
 
     Args:
         groups: [Group].
         arguments: {name: value} of the original. A list of patterns among them gives the option its name.
         notes: sentences for the report. They are added to.
+
+    Returns:
+        {name of that option: (name of the option that holds the patterns of the group, Group)}.
+
+    Raises:
+        PortError: the rule changes with more than one of names, sizes and dtypes.
     """
     if len(groups) > 1 and not (all(group.patterns for group in groups) or all(group.dtypes for group in groups)):
         raise PortError("its rule changes with more than one of the names, sizes and dtypes of variables. Port it once "

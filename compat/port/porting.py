@@ -177,10 +177,7 @@ class Porting(object):
             raise PortError("they differ in what they count")
 
     def _find_groups(self):
-        """Finds variables that have rules of their own, and says what is not known of them.
-
-        `self.groups` is {name of the option that is true for such variables: (option with the patterns, Group)}.
-        """
+        """Finds the groups of variables that have rules of their own, and their options. Says what is not known."""
         groups, self.indices = [], []
         for rule in self._used_rules().values():
             probing = Probing(rule).run()

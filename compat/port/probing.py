@@ -72,8 +72,7 @@ class Probing(object):
             raise PortError(
                 "the rule of large variables changes with their names ({}). Port it once for each, and join the "
                 "definitions in `specialize`".format(self.groups[0].patterns[0]))
-        numbers = self._numbers()[:sizes.MOST_SIZES]
-        self._check_ranks(numbers, lambda shape: self.rule if threshold.holds(shape) else small)
+        self._check_ranks(lambda shape: self.rule if threshold.holds(shape) else small)
 
     def _note(self, looks):
         for look in looks.names:
@@ -215,20 +214,17 @@ class Probing(object):
 
     # Sizes and dtypes.
 
-    def _numbers(self):
-        """Returns the whole numbers of the code that may be sizes."""
-        return sorted(int(each) for each in self.contents.numbers if sizes.SMALL <= each <= sizes.MOST_ELEMENTS // 2)
-
     def _traced(self, shape):
         return self._program("theta", shape, "the size in " + line_of(self.sizes[0]))
 
     def _find_threshold(self):
         """Finds the size from which on the rule is another one. Refuses a rule that changes with sizes otherwise."""
-        rule, numbers, large, names = self.rule, self._numbers(), [], list(self.asked)
-        if len(numbers) > sizes.MOST_SIZES:
+        rule, large, names = self.rule, [], list(self.asked)
+        numbers = sorted(int(each) for each in self.contents.numbers if sizes.SMALL <= each <= sizes.HUGE)
+        tried = [number for number in numbers if number <= sizes.MOST_ELEMENTS // 2][:sizes.MOST_SIZES]
+        if len(tried) < len(numbers):
             self.unfollowed.append("its code has {} whole numbers that may be sizes; {} were tried ({})".format(
-                len(numbers), sizes.MOST_SIZES, line_of(self.sizes[0])))
-        numbers = numbers[:sizes.MOST_SIZES]
+                len(numbers), len(tried), line_of(self.sizes[0])))
 
         def differs(shape):
             outputs = self._traced(shape)
@@ -240,34 +236,43 @@ class Probing(object):
             return True
 
         probed = OrderedDict()
-        for shape in [shape for number in numbers for shape in sizes.shapes_around(number)]:
+        for shape in [shape for number in tried for shape in sizes.shapes_around(number)] + list(sizes.WIDE):
             probed[shape] = differs(shape)
+        self._check_shapes(sizes.THIN, lambda shape: rule)
         if large:
-            threshold = sizes.found(sizes.thresholds(numbers), differs, probed)
+            threshold = sizes.found(sizes.thresholds(tried), differs, probed)
             if threshold is None:
                 raise self._sized(large[0][1])
             self._check_shapes(threshold.below(), lambda shape: rule)
             self.groups.append(Group((), "theta", threshold, ()))
         else:
-            self._check_ranks(numbers, lambda shape: rule)
+            self._check_ranks(lambda shape: rule)
         asked = [look for key, look in self.asked.items() if key not in names]
         if asked:
             raise PortError(
                 "the rule asks for the names of large variables alone ({}). Port it once for each size, and join the "
                 "definitions in `specialize`".format(line_of(asked[0].where)))
 
-    def _check_ranks(self, numbers, rule_of):
+    def _check_ranks(self, rule_of):
         """Refuses a rule that changes with the size of variables of some ranks alone."""
-        fitting = [number for number in numbers if 8 * number < sizes.MOST_ELEMENTS]
-        if self.sizes and fitting:
-            size = fitting[-1] + 1
+        if self.sizes:
+            size = sizes.LONG
             self._check_shapes([(size,), (size, 2, 2), (2, 2, size), (size, 2, 2, 2), (2, 2, 2, size)], rule_of)
 
     def _check_shapes(self, shapes, rule_of):
         """Refuses a rule that differs for shapes from what a function of a shape returns: the `Rule` that is known."""
         for shape in shapes:
             rule = rule_of(shape)
-            if len(shape) not in rule.unported and not rule.is_same(self._traced(shape), outputs_at(rule, len(shape))):
+            if len(shape) in rule.unported:
+                continue
+            try:
+                outputs = self._traced(shape)
+            except PortError as error:
+                if shape not in sizes.THIN or self.traces > MOST_TRACES:
+                    raise
+                self.unfollowed.append("its rule for variables of shape {} is not known: {}".format(shape, error))
+                continue
+            if not rule.is_same(outputs, outputs_at(rule, len(shape))):
                 raise self._sized(shape)
 
     def _sized(self, shape):

@@ -5,8 +5,12 @@ from collections import OrderedDict, namedtuple
 
 from everstep.compat.port.shapes import BASE, Shapes
 
-MOST_ELEMENTS, MOST_SIZES = 4000000, 8
+MOST_ELEMENTS, MOST_SIZES = 4000000, 6
 SMALL = 4  # sizes below are those of the shapes that every rule is read for
+HUGE = 10 ** 9  # what is larger is no size
+# Shapes that are tried whatever the numbers in the code are: a size may be computed.
+THIN, WIDE = ((1, 5), (5, 1)), ((600000, 2), (2, 600000), (1400, 1400))
+LONG = 300000
 
 
 def _product(shape):
