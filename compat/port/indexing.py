@@ -22,13 +22,13 @@ def index_looks(codes):
     return ["{}:{}".format(*each) for each in sorted(found)]
 
 
-def _nodes_of(code):  # type: (Any) -> Any
+def _nodes_of(code):
     """Returns the nodes of a function's source; [] if it has none."""
     try:
         tree = ast.parse("".join(linecache.getlines(code.co_filename)))
     except (SyntaxError, ValueError):
         return []
-    functions = [node for node in ast.walk(tree) if getattr(node, "name", None) == code.co_name]
+    functions = [node for node in ast.walk(tree) if getattr(node, "name", None) == code.co_name]  # type: list[Any]
     near = [node for node in functions if abs(node.lineno - code.co_firstlineno) <= 5]  # decorators are before it
     return [each for node in near for each in ast.walk(node)]
 
