@@ -1,4 +1,4 @@
-"""Optimizers that ask for the name or the size of a variable, in the ways of authors, on every API.
+"""Optimizers that ask for the name, size, dtype or index of a variable, in the ways of authors, on every API.
 
 `ASKED` has the questions. Each is a function of (self, var) that returns the factor of the rate, or a bool that says
 whether the variable decays; `made` makes a class with it.
@@ -120,7 +120,131 @@ def convolutions(self, var):
     return 1.0 if len(var.shape) < 4 else 0.1
 
 
-# {question: (what becomes of it, texts of the source or error)}
+def cubes(self, var):
+    return len(var.shape) != 3
+
+
+def volumes(self, var):
+    return 0.3 if len(var.shape) > 4 else 1.0
+
+
+def scalars(self, var):
+    return 2.0 if len(var.shape) == 0 else 1.0
+
+
+def many_rows(self, var):
+    return 0.5 if len(var.shape) and int(var.shape[0]) > 1000 else 1.0
+
+
+def large_matrices(self, var):
+    return len(var.shape) == 2 and min(int(size) for size in var.shape) >= 40
+
+
+def wide_rows(self, var):
+    return 1.0 if len(var.shape) == 0 or int(var.shape[-1]) < LIMITS["wide"] else 0.5
+
+
+def few(self, var):
+    return count_of(var) < 5e2
+
+
+def fan_in(self, var):
+    return 1.0 if len(var.shape) != 2 else 1.0 / int(var.shape[0])
+
+
+def long_vectors(self, var):
+    return 1.0 if len(var.shape) != 1 or int(var.shape[0]) < 200 else 0.5
+
+
+def two_sizes(self, var):
+    return 1.0 if count_of(var) < 300 else 0.5 if count_of(var) < 1500 else 0.25
+
+
+def size_and_name(self, var):
+    return "bias" not in var.name and count_of(var) < 1000
+
+
+def name_of_large(self, var):
+    return count_of(var) < 1000 or "kernel" not in var.name
+
+
+def between(self, var):
+    return not 100 <= count_of(var) < 2000
+
+
+LIMITS = {"wide": 64}
+
+
+def count_of(var):
+    count = 1
+    for each in var.shape:
+        count *= int(each)
+    return count
+
+
+def dtype_of(var):
+    import tensorflow
+
+    return tensorflow.as_dtype(var.dtype).base_dtype
+
+
+def of_half(self, var):
+    return 0.5 if dtype_of(var) == "float16" else 1.0
+
+
+def of_small_dtypes(self, var):
+    return 1.0 if dtype_of(var).size >= 4 else 0.25
+
+
+def by_dtype(self, var):
+    return {"float16": 0.125, "bfloat16": 0.25, "float32": 1.0, "float64": 2.0}[dtype_of(var).name]
+
+
+def not_double(self, var):
+    return dtype_of(var).name.lower() != "float64"
+
+
+def by_numpy(self, var):
+    import numpy
+
+    return bool(numpy.finfo(dtype_of(var).as_numpy_dtype).eps < 1e-10)
+
+
+def of_floatx(self, var):
+    import tensorflow
+
+    return 0.5 if tensorflow.keras.backend.floatx() == "float64" else 1.0
+
+
+def checked_dtype(self, var):
+    if dtype_of(var) not in [dtype_of(var)] or not dtype_of(var).is_floating:
+        raise ValueError("no float")
+    return 0.5
+
+
+def index_of(self, var):
+    """Returns the index of a variable, in the order in which they are asked for."""
+    ids = self.__dict__.setdefault("ids", [])
+    ids += [] if id(var) in ids else [id(var)]
+    return ids
+
+
+def is_first(self, var):
+    return 0.5 if index_of(self, var).index(id(var)) == 0 else 1.0
+
+
+def by_index(self, var):
+    place = index_of(self, var).index(id(var))
+    return 1.0 / (1 + place // 4)
+
+
+def after_many(self, var):
+    place = index_of(self, var).index(id(var))
+    return 1.0 if place < 30 else 0.5
+
+
+# {question: (what becomes of it, texts of the source, error or of what is not verified)}. "condition": a part of
+# `specialize` that tests the shape or dtype; "plain": no `specialize`.
 ASKED = {
     contains: ("pattern", ['names = everstep.option(("bias",))']),
     in_any_case: ("pattern", ['"(?i)layernorm"']),
@@ -136,14 +260,37 @@ ASKED = {
     looked_up: ("pattern", ['"^dense_1/bias$"', '"^scale$"']),
     in_a_set: ("pattern", ['"^dense_1/bias$"', '"^layer_norm/beta$"']),
     two_factors: ("pattern", ['names_1 = everstep.option(("^(?=.*(?:bias))(?=.*(?:dense))",))']),
-    three_factors: ("refused", ["whose name matches both"]),
+    three_factors: ("refused", ["can match both dense and gamma"]),
     depth: ("refused", ["in a way that no pattern has"]),
     slots_alone: ("plain", ["{"]),
-    wide: ("refused", ["changes with the size of the variable"]),
-    large: ("refused", ["changes with the size of the variable"]),
+    wide: ("condition", ["is_large=variable.shape != () and max(variable.shape) >= 128"]),
+    large: ("condition", ["is_large=bool(np.prod(variable.shape) >= 1025)"]),
     exactly: ("refused", ["changes with the size of the variable"]),
     kernels: ("plain", ["grad.ndim < 2"]),
-    convolutions: ("refused", ["of which conv2d/kernel"]),
+    convolutions: ("plain", ["grad.ndim > 3"]),
+    cubes: ("plain", ["grad.ndim > 3", "grad.ndim > 2"]),
+    volumes: ("plain", ["grad.ndim > 4"]),
+    scalars: ("plain", ["grad.ndim < 1"]),
+    many_rows: ("condition", ["variable.shape[0] >= 1001"]),
+    large_matrices: ("condition", ["min(variable.shape) >= 40", "grad.ndim < 2"]),
+    wide_rows: ("condition", ["variable.shape[-1] >= 64"]),
+    few: ("condition", ["np.prod(variable.shape) >= 500"]),
+    fan_in: ("refused", ["the shape of the variable is frozen"]),
+    long_vectors: ("refused", ["changes with the size of the variable"]),
+    two_sizes: ("refused", ["changes with the size of the variable"]),
+    size_and_name: ("refused", ["and with its size"]),
+    name_of_large: ("refused", ["asks for the names of large variables alone"]),
+    between: ("refused", ["changes with the size of the variable"]),
+    of_half: ("condition", ['is_float16=variable.dtype == "float16"']),
+    of_small_dtypes: ("condition", ["self.is_float16", "0.25 * grad"]),
+    by_dtype: ("condition", ['if variable.dtype == "float64":', "self.is_float16", "0.125 * grad"]),
+    not_double: ("condition", ["is_float64"]),
+    by_numpy: ("condition", ["is_float64"]),
+    of_floatx: ("condition", ["is_float64"]),
+    checked_dtype: ("plain", ["0.5 * grad"]),
+    is_first: ("refused", ["changes with the index of a variable", "asking.py, line"]),
+    by_index: ("refused", ["changes with the index of a variable"]),
+    after_many: ("unverified", ["what the index of a variable is used for is not followed (", "asking.py, line"]),
 }
 QUESTIONS = {each.__name__: each for each in ASKED}
 

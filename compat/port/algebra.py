@@ -33,7 +33,7 @@ class Algebra(Tracer):
     def node(self, op, values, options, dtype):
         options = {name: value for name, value in options.items() if value is not None and value is not False}
         numbers = [number_of(value) for value in values]
-        if op in REDUCTIONS and op != "sum" and numbers[0] is not None:
+        if op in REDUCTIONS and numbers[0] is not None and (op != "sum" or numbers[0] == 0):
             return values[0]
         if TABLE[op].shape == "broadcast" and None not in numbers:
             with np.errstate(all="ignore"):

@@ -14,6 +14,7 @@ from everstep.optimizers.wrappers.loss_scale import LossScale
 
 LOOKS = (1, 2, 3, 6, 10, 20, 50, 100, 200)  # the steps after which weights are compared
 TOLERANCE = 1e-4
+DTYPE_TOLERANCES, DTYPE_STEPS = {"float64": TOLERANCE, "float16": 2e-2}, 6  # rules compute float16 in float32
 MODES = ("exact", "rows", "variable_rows")
 ROWS = (6, 3)  # the shape of the variable with sparse gradients
 # A comparison. what: the case; steps: how many; distance: of weights, relative to how far they moved; slots: of slots,
@@ -50,7 +51,8 @@ def compare(what, reading, definition, steps, duplicates=True):
         with np.errstate(all="ignore"):  # of branches that `where` does not choose
             optimizer.apply_gradients(list(rows))
         if number in LOOKS or number == steps:
-            expected = original.weights()
+            expected = [each.astype(np.float64) for each in original.weights()] if setting.dtype == "float16" else (
+                original.weights())
             if not all(np.isfinite(each).all() for each in expected):
                 raise PortError("the original's weights are not finite after {} steps ({})".format(number, what))
             for place, (before, mine, theirs) in enumerate(zip(start, weights, expected)):
@@ -74,7 +76,7 @@ def _root_mean_square(array):
 
 def compare_real(kind, arguments, definition, steps, moves_counter=True, without=()):
     """Compares on variables with the names and sizes that models have. without: ranks that are not ported."""
-    real = [(name, shape) for name, shape in REAL if min(len(shape), 3) not in without]
+    real = [each for each in REAL if not {len(each[1]), min(len(each[1]), 3)}.intersection(without)]
     names, shapes = zip(*real)
     original = Original.of(kind, Setting(arguments, shapes, names))
     original.start_running(moves_counter)
@@ -116,18 +118,18 @@ def _finite(distance):
     return distance if np.isfinite(distance) else float("inf")
 
 
-def is_close(comparison):
-    return comparison.distance <= TOLERANCE and (comparison.slots is None or comparison.slots <= 10 * TOLERANCE)
+def is_close(comparison, tolerance=TOLERANCE):
+    return comparison.distance <= tolerance and (comparison.slots is None or comparison.slots <= 10 * tolerance)
 
 
-def check_close(kind, comparison):
+def check_close(kind, comparison, tolerance=TOLERANCE):
     """Raises PortError if a definition computes something else than its original."""
-    if not is_close(comparison):
+    if not is_close(comparison, tolerance):
         slots = "" if comparison.slots is None else ", of slots {:.1e}".format(comparison.slots)
         raise PortError(
             "the definition that was read computes something else than {} ({}): after {} steps the distance of "
             "weights is {:.1e}{}; at most {:g} is allowed".format(
-                kind.cls.__name__, comparison.what, comparison.steps, comparison.distance, slots, TOLERANCE))
+                kind.cls.__name__, comparison.what, comparison.steps, comparison.distance, slots, tolerance))
 
 
 class Unread(object):
@@ -143,7 +145,7 @@ class Unread(object):
 # Sparse gradients.
 
 
-def sparse_mode(kind, arguments, make, dense, given, steps, moves_counter):
+def sparse_mode(kind, arguments, make, dense, given, steps, moves_counter, more=()):
     """Finds what an original does with sparse gradients.
 
     Args:
@@ -151,6 +153,7 @@ def sparse_mode(kind, arguments, make, dense, given, steps, moves_counter):
         dense: the comparisons with dense gradients.
         given: the mode to use, if the user has chosen one.
         moves_counter: whether the original counts its steps.
+        more: shapes of further variables, whose rule is another one.
 
     Returns:
         (a mode, "none" or "other"; [Comparison]; [note]).
@@ -166,7 +169,7 @@ def sparse_mode(kind, arguments, make, dense, given, steps, moves_counter):
                 continue
             title = "sparse, {}{}".format(mode, "" if duplicates else ", without duplicate rows")
             try:
-                original = Original.of(kind, Setting(arguments, (ROWS,), sparse=True))
+                original = Original.of(kind, Setting(arguments, (ROWS,) + tuple(more), sparse=True))
                 original.start_running(moves_counter)
                 comparison = compare(title, Unread(original), definition, steps, duplicates)
             except EverstepError:

@@ -34,7 +34,7 @@ class Contents(object):
         return sorted(self.keys.union(text for text in texts if isinstance(text, str)))
 
     def _add(self, value, depth):
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
             self.numbers.add(value)
         if id(value) in self._seen or depth > _DEEPEST or len(self._seen) > _MOST:
             return

@@ -1,4 +1,4 @@
-"""Records what an original asks about its variables: their names, and where it looks at their sizes.
+"""Records what an original asks about its variables: their names, and where it looks at their sizes and dtypes.
 
 Code outside of the frameworks gets names that note each question: a part of a name, its start, its end, a pattern.
 """
@@ -27,6 +27,9 @@ _INSIDE = FRAMEWORKS + ("numpy", "everstep", "six", "wrapt", "absl", "typeguard"
 _STANDARD = os.path.dirname(os.__file__)  # where Python's own modules are
 _DECAYING = ("_use_weight_decay", "_do_use_weight_decay")  # of Keras, but what they look for is the user's
 _SIZED = ("int_shape", "ndim", "count_params", "shape", "rank", "size")  # functions of frameworks that users call
+_TYPED = ("dtype", "floatx")  # those that return the name of a dtype
+_BACKEND = re.compile(r"(keras|tf_keras|tensorflow|tensorflow_core)\..*(backend|config)[^.]*$")
+_OF_DTYPES = ("__eq__", "__ne__", "__hash__", "size", "as_numpy_dtype", "limits", "min", "max", "is_floating")
 _PATTERN = type(re.compile(""))
 
 
@@ -50,28 +53,36 @@ def line_of(place):
 
 
 class Looks(object):
-    """What was asked while an original was traced.
+    """Records the questions of an original about its variables while it is traced.
 
     Attributes:
-        names: [Look] in order.
-        sizes: ["file:line"] of looks at shapes.
+        names: [Look] at names, in order.
+        sizes: ["file:line"] where it reads a shape.
+        dtypes: ["file:line"] where it compares or measures a dtype, or looks something up by one.
+        codes: the code objects of its own functions that ran.
     """
 
     def __init__(self):
-        self.names, self.sizes, self._variables = [], [], []  # type: list[Look], list[str], list[Any]
+        self.names, self.sizes, self.dtypes, self.codes = [], [], [], set()  # type: Any
+        self._variables = []  # type: list[Any]
 
     @contextlib.contextmanager
     def at(self, variables):
         """Records inside a `with` block. variables: those whose names count."""
         self._variables = list(variables) + [each._value for each in variables if hasattr(each, "_value")]
-        tensor = sys.modules["tensorflow"].Tensor
-        changed = [_replaced(cls, name, self._looked) for cls in {type(each) for each in self._variables}
-                   for name in ("name", "_shared_name", "path")]
-        changed += [_replaced(cls, name, self._sized) for cls in {type(each) for each in self._variables} | {tensor}
+        tf, classes = sys.modules["tensorflow"], {type(each) for each in self._variables}
+        changed = [_replaced(cls, name, self._looked) for cls in classes for name in ("name", "_shared_name", "path")]
+        changed += [_replaced(cls, name, self._sized) for cls in classes | {tf.Tensor}
                     for name in ("shape", "get_shape")]
-        for name in _SEARCHES:
-            changed.append((re, name, getattr(re, name)))
-            setattr(re, name, self._search(name, getattr(re, name)))
+        changed += [_replaced(type(tf.float32), name, self._typed) for name in _OF_DTYPES]
+        changed += [_replaced(*each) for each in [(type(tf.float32), "name", self._type_named)] + [
+            (cls, "dtype", self._type_named) for cls in classes]]
+        functions = [(re, name, self._search(name, getattr(re, name))) for name in _SEARCHES]
+        functions += [(module, "floatx", self._floatx(vars(module)["floatx"])) for name, module in sorted(
+            sys.modules.items()) if _BACKEND.match(name) and callable(vars(module).get("floatx"))]
+        for owner, name, function in functions:
+            changed.append((owner, name, vars(owner)[name]))
+            setattr(owner, name, function)
         try:
             yield
         finally:
@@ -88,6 +99,23 @@ class Looks(object):
         if is_outside(frame) and where(frame) not in self.sizes:
             self.sizes.append(where(frame))
         return value
+
+    def _typed(self, owner, value, frame):
+        if "apply_state" not in linecache.getline(frame.f_code.co_filename, frame.f_lineno):  # OptimizerV2's own keys
+            self.note_dtype(frame)
+        return value
+
+    def _type_named(self, owner, value, frame):
+        if frame.f_code.co_name in _TYPED and not is_outside(frame):
+            frame = frame.f_back
+        return Name(str(value), _OfDtype(self)) if isinstance(value, TEXT) and is_outside(frame) else value
+
+    def _floatx(self, function):
+        return lambda: self._type_named(None, function(), sys._getframe(1))
+
+    def note_dtype(self, frame):
+        if is_outside(frame) and where(frame) not in self.dtypes:
+            self.dtypes.append(where(frame))
 
     def note(self, kind, name, text, truth, frame):
         if is_outside(frame):
@@ -109,10 +137,20 @@ class Looks(object):
             found = function(pattern, str(string), *args, **kwargs)
             flags = kwargs.get("flags", args[0] if args else 0)
             pattern = re.compile(pattern, flags) if flags else pattern
-            self.note(_SEARCHES[name], string, pattern, bool(found), sys._getframe(1))
+            string.looks.note(_SEARCHES[name], string, pattern, bool(found), sys._getframe(1))
             return _Match(found, string) if found else found
 
         return search
+
+
+class _OfDtype(object):
+    """Notes what the name of a dtype is compared with."""
+
+    def __init__(self, looks):
+        self._looks = looks
+
+    def note(self, kind, name, text, truth, frame):
+        self._looks.note_dtype(frame)
 
 
 _SEARCHES = {"search": "search", "match": "match"}

@@ -97,6 +97,22 @@ class Original(object):
 
     @staticmethod
     def of(kind, setting):
+        """Builds an original for a `Setting`."""
+        if setting.dtype == "float32":
+            return Original._of(kind, setting)
+        backends = [module.backend for module in (sys.modules.get("keras"), getattr(kind.tf, "keras", None))
+                    if hasattr(getattr(module, "backend", None), "set_floatx")]
+        before = [backend.floatx() for backend in backends]
+        try:
+            for backend in backends if setting.dtype != "bfloat16" else ():  # models of another dtype are made so
+                backend.set_floatx(setting.dtype)
+            return Original._of(kind, setting)
+        finally:
+            for backend, dtype in zip(backends, before):
+                backend.set_floatx(dtype)
+
+    @staticmethod
+    def _of(kind, setting):
         if not kind.in_graph:
             return FunctionOriginal(kind, setting)
         if kind.target != "tf_train" or setting.resource is not None:
@@ -204,9 +220,10 @@ class GraphOriginal(Original):
         return self.tf1.get_variable(name, initializer=value, use_resource=resource)
 
     def _feeds(self, value):
+        dtype = self.setting.dtype
         if not self.setting.sparse:
-            return [self.tf1.placeholder(np.float32, value.shape)]
-        return [self.tf1.placeholder(np.float32, (None,) + value.shape[1:]), self.tf1.placeholder(np.int64, (None,))]
+            return [self.tf1.placeholder(dtype, value.shape)]
+        return [self.tf1.placeholder(dtype, (None,) + value.shape[1:]), self.tf1.placeholder(np.int64, (None,))]
 
     def _gradient(self, feeds, variable):
         if len(feeds) == 1:
@@ -354,10 +371,9 @@ class FunctionOriginal(Original):
         tf, specifications = self.tf, []
         for shape in self.setting.shapes:
             if self.setting.sparse:
-                specifications.append(((None,) + tuple(shape[1:]), tf.float32))
-                specifications.append(((None,), tf.int64))
+                specifications += [((None,) + tuple(shape[1:]), self.setting.dtype), ((None,), tf.int64)]
             else:
-                specifications.append((shape, tf.float32))
+                specifications.append((shape, self.setting.dtype))
         return [tf.TensorSpec(*each, name=_argument(place)) for place, each in enumerate(specifications)]
 
     def _apply(self, *tensors):

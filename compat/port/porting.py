@@ -3,7 +3,6 @@ from __future__ import absolute_import, division, print_function
 
 import itertools
 import linecache
-import re
 import textwrap
 import time
 from collections import OrderedDict
@@ -12,13 +11,28 @@ from everstep.compat.port import comparing, writing
 from everstep.compat.port.arguments import check_given, given_and_defaults
 from everstep.compat.port.averages import average_of
 from everstep.compat.port.choices import choices_of, condition
-from everstep.compat.port.comparing import Unread, check_close, compare, compare_real, is_close, sparse_mode
+from everstep.compat.port.comparing import (
+    DTYPE_STEPS,
+    DTYPE_TOLERANCES,
+    TOLERANCE,
+    Unread,
+    check_close,
+    compare,
+    compare_real,
+    is_close,
+    sparse_mode,
+)
+from everstep.compat.port.dtypes import variant
+from everstep.compat.port.grouping import flagged, specializing
+from everstep.compat.port.looks import line_of
 from everstep.compat.port.originals import FunctionOriginal
 from everstep.compat.port.probing import Probing
 from everstep.compat.port.racing import settle
+from everstep.compat.port.reading import built
 from everstep.compat.port.report import Port, Report, original_name
-from everstep.compat.port.ruling import BASE, Rule
+from everstep.compat.port.ruling import Rule
 from everstep.compat.port.setting import Setting
+from everstep.compat.port.shapes import SHAPES
 from everstep.compat.port.spelling import declared_name
 from everstep.compat.port.storing import stored_as_by
 from everstep.compat.port.variables import flags_of
@@ -48,7 +62,7 @@ class Porting(object):
             elif not isinstance(value, (bool, int, float, str, type(None), list, tuple)) and callable(value):
                 if hasattr(value, "get_config") and "rate" in name:
                     self.schedules[declared_name(name)], self.arguments[name] = value, 0.01
-        self.rules, self.unfollowed = OrderedDict(), []  # {values of the options: Rule}, sentences
+        self.rules, self.unfollowed = OrderedDict(), []  # {(values of the options, a Group's key): Rule}, sentences
 
     def port(self):
         """Returns the Port, or raises PortError."""
@@ -71,9 +85,10 @@ class Porting(object):
         self.progress("comparing")
         self._compare(cls)
         self.progress("comparing with sparse gradients")
+        more = [group.threshold.shapes().base for _, group in self.groups.values() if group.threshold]
         sparse, comparisons, notes = sparse_mode(
             self.kind, self.arguments, lambda mode: cls(sparse=mode), self.comparisons, self.sparse, self.steps,
-            self._moves_counter())
+            self._moves_counter(), more)
         self.comparisons += comparisons
         self.notes += notes
         self.report = Report(original_name(self.kind), self.comparisons, sparse, self.notes, 0.0)
@@ -88,11 +103,18 @@ class Porting(object):
 
     # Options.
 
-    def _rule(self, values, names=("theta",)):
-        """Returns the rule with some options set. values: ((argument, value), ...)."""
-        key = tuple(sorted(values)), names
+    def _rule(self, values, group=None):
+        """Returns the rule with some options set. values: ((argument, value), ...); group: that of its variables."""
+        key = tuple(sorted(values)), group and (group.name, group.threshold, group.dtypes)
         if key not in self.rules:
-            self.rules[key] = Rule(self.kind, dict(self.arguments, **dict(values)), names)
+            arguments = dict(self.arguments, **dict(values))
+            if group and group.dtypes:
+                self.rules[key] = variant(self._rule(values), group.dtypes[0])
+            elif group:
+                shapes = group.threshold.shapes() if group.threshold else SHAPES
+                self.rules[key] = Rule(self.kind, arguments, (group.name,), shapes)
+            else:
+                self.rules[key] = Rule(self.kind, arguments)
         return self.rules[key]
 
     def _named_rate(self, first):
@@ -155,25 +177,20 @@ class Porting(object):
             raise PortError("they differ in what they count")
 
     def _find_groups(self):
-        """Finds names of variables that have rules of their own: {flag: (option, Group)}, and says what is unknown."""
-        self.groups, groups = OrderedDict(), []
+        """Finds the groups of variables that have rules of their own, and their options. Says what is not known."""
+        groups, self.indices = [], []
         for rule in self._used_rules().values():
             probing = Probing(rule).run()
             self.unfollowed += [text for text in probing.unfollowed if text not in self.unfollowed]
+            self.indices += probing.indices
             groups += [group for group in probing.groups if group not in groups]
-        lists = {tuple(value): name for name, value in self.arguments.items() if isinstance(value, (list, tuple))}
-        for place, group in enumerate(groups, 1):
-            ending = "_{}".format(place) if len(groups) > 1 else ""
-            argument = lists.get(tuple(group.patterns))
-            flag, option = "is_named" + ending, "names" + ending
-            if argument and len(groups) == 1:
-                flag, option = "is_excluded", declared_name(argument)
-                if any(re.escape(each) != each for each in group.patterns):
-                    self.notes.append(argument + " are regular expressions here, looked for in the variable's name")
-            self.groups[flag] = option, group
+        self.groups = flagged(groups, self.arguments, self.notes)
         for values, rule in self._used_rules().items():
-            for _, group in self.groups.values():
-                self._check_scalars(rule, self._rule(self._chosen(values), (group.name,)))
+            for group in groups:
+                other = self._rule(self._chosen(values), group)
+                self._check_scalars(rule, other)
+                if group.threshold:
+                    Probing(other).check_large(group.threshold, rule)
 
     def _tree(self, options, values):
         if options:
@@ -185,14 +202,14 @@ class Porting(object):
         chosen = [(name, value) for name, value in values.items() if self.arguments[name] != value]
         tree = self._of_ranks(self._rule(chosen))
         for flag, (_, group) in reversed(list(self.groups.items())):
-            tree = Choice("self." + flag, self._of_ranks(self._rule(chosen, (group.name,))), tree)
+            tree = Choice("self." + flag, self._of_ranks(self._rule(chosen, group)), tree)
         return tree
 
     @staticmethod
     def _of_ranks(rule):
         tree = Leaf(rule.var, rule.news, rule.hints)  # type: Any
         for rank, (var, news) in rule.ranks.items():
-            test = "grad.ndim < 2" if rank == 1 else "grad.ndim > 2"
+            test = "grad.ndim < {}".format(rank + 1) if rank < 2 else "grad.ndim > {}".format(rank - 1)
             tree = Choice(test, Leaf(var, news, rule.hints), tree)
         return tree
 
@@ -203,7 +220,7 @@ class Porting(object):
         first = self._rule(())
         hypers, options, slots = OrderedDict(), OrderedDict(), OrderedDict()
         rules = self._used_rules()
-        of_groups = {flag: [self._rule(self._chosen(values), (group.name,)) for values in rules]
+        of_groups = {flag: [self._rule(self._chosen(values), group) for values in rules]
                      for flag, (_, group) in self.groups.items()}
         for rule in list(rules.values()) + sum(of_groups.values(), []):
             for name in rule.given:  # the original's order
@@ -223,10 +240,9 @@ class Porting(object):
         options.update((declared_name(name), self.arguments[name]) for name in self.options)
         extra, imports = [], []
         if self.groups:
-            imports = ["import re"]
-            options.update((option, tuple(group.patterns)) for option, group in self.groups.values())
+            imports, extra = specializing(self.groups)
+            options.update((option, tuple(group.patterns)) for option, group in self.groups.values() if group.patterns)
             options.update((flag, False) for flag in self.groups)
-            extra = ["", "    def specialize(self, variable):"] + self._specializing()
         averages = set(average_of(rule) for rule in rules.values())
         if len(averages) == 1 and averages != {None}:
             extra += ["", "    def evaluation_value(self, ops, var, slots, hyper):",
@@ -240,18 +256,6 @@ class Porting(object):
             self.stored_as)
         source = writing.source_of(parts)
         return self._class_of(source, parts.name), source
-
-    def _specializing(self):
-        """Returns the body of `specialize`."""
-        if len(self.groups) == 1:
-            (flag, (option, _)), = self.groups.items()
-            return ["        matches = any(re.search(pattern, variable.name) for pattern in self.{})".format(option),
-                    "        return self.replace({}=bool(matches))".format(flag)]
-        lines = []
-        for flag, (option, _) in self.groups.items():
-            lines += ["        if any(re.search(pattern, variable.name) for pattern in self.{}):".format(option),
-                      "            return self.replace({}=True)".format(flag)]
-        return lines + ["        return self"]
 
     def _when_named(self, slot, rules, of_groups):
         """Returns the text of `when` of a slot that variables of some names may lack; None if it always exists."""
@@ -332,14 +336,17 @@ class Porting(object):
             suffix = ", " + ", ".join("{}={}".format(*item) for item in options.items()) if chosen else ""
             self._compare_rule(cls, rule, options, suffix)
             for flag, (option, group) in self.groups.items():
-                other = self._rule(chosen, (group.name,))
-                named = dict(options, **{each: () for each, _ in self.groups.values()})
-                named.update({flag: True, option: (".",)})  # the name of a NumPy array
-                self._compare_rule(cls, other, named, suffix + ", named " + group.name, first_only=True)
-        without = [each for each, shape in ((1, "1 dimension "), (3, "3 dimensions "))
-                   if any(note.startswith("variables of " + shape) for note in self._rule(()).notes)]
+                other = self._rule(chosen, group)
+                if group.patterns:
+                    named = dict(options, **{each: () for each, _ in self.groups.values()})
+                    named.update({flag: True, option: (".",)})  # the name of a NumPy array
+                    self._compare_rule(cls, other, named, suffix + ", named " + group.name, first_only=True)
+                elif group.threshold:
+                    self._compare_rule(cls, other, options, suffix + ", large variables")
+                else:
+                    self._compare_dtypes(cls, rule.arguments, options, group.dtypes, suffix)
         self._add(compare_real(self.kind, self.arguments, cls(), min(self.steps, FEW_STEPS), self._moves_counter(),
-                               without))
+                               self._rule(()).unported))
         if not self.kind.in_graph:
             self._compare_eagerly(cls)
         self.notes += [self.kind.order_note] if self.kind.order_note else []
@@ -358,25 +365,42 @@ class Porting(object):
             known = cls.argument_names()
             given = {name: value for name, value in rule.hypers_of(reading, arguments).items() if name in known}
             definition = cls(**dict(given, **options))
-            title = (what or "shape {}".format(BASE)) + suffix
+            title = (what or "shape {}".format(rule.shapes.base)) + suffix
             is_first = reading is self._rule(()).base
             self._add(compare(title, reading, definition, self.steps if is_first else min(self.steps, FEW_STEPS)))
+
+    def _compare_dtypes(self, cls, arguments, options, names, suffix):
+        """Compares the definition with the original for variables of other dtypes."""
+        for dtype in names:
+            if dtype not in DTYPE_TOLERANCES:
+                text = "the rule for {} variables is read, and not compared".format(dtype)
+                self.unfollowed += [text] if text not in self.unfollowed else []
+                continue
+            original = built(self.kind, Setting(arguments, dtype=dtype))
+            original.start_running(self._moves_counter())
+            title = "{} variables{}".format(dtype, suffix)
+            self._add(compare(title, Unread(original), cls(**options), DTYPE_STEPS), DTYPE_TOLERANCES[dtype])
 
     def _compare_eagerly(self, cls):
         """Compares the original outside of `tf.function`, where Python runs at every step."""
         original = FunctionOriginal(self.kind, Setting(self.arguments), eagerly=True)
         self._add(compare("eager", Unread(original), cls(), min(self.steps, FEW_STEPS)))
 
-    def _add(self, comparison):
+    def _add(self, comparison, tolerance=TOLERANCE):
         self.comparisons.append(comparison)
         original = self._rule(()).base.original
         for name, value in flags_of(original.optimizer).items():
-            if not is_close(comparison) and original.flags.get(name) not in (None, value):
+            if not is_close(comparison, tolerance) and original.flags.get(name) not in (None, value):
                 raise PortError(
                     "{} keeps state in a Python attribute: {} was {}, and is {} after a step, and what it computes "
                     "depends on that ({}). Keep it in a variable, or compute it from the count of updates".format(
                         self.kind.cls.__name__, name, original.flags[name], value, comparison.what))
-        check_close(self.kind, comparison)
+        if self.indices and not is_close(comparison, tolerance):
+            raise PortError(
+                "the rule changes with the index of a variable ({}): the definition is another one for {}. Port it "
+                "once for each, and join the definitions with everstep.partition".format(
+                    "; ".join(map(line_of, self.indices[:3])), comparison.what))
+        check_close(self.kind, comparison, tolerance)
 
     def _moves_counter(self):
         first = self._rule(()).base
@@ -389,8 +413,12 @@ def _filled(text):
 
 def _differ(one, other):
     """Returns whether two rules differ in more than their numbers."""
-    if one.var is not other.var or set(one.news) != set(other.news) or set(one.ranks) != set(other.ranks):
+    if set(one.ranks) != set(other.ranks):
         return True
-    if any(one.news[name] is not other.news[name] for name in one.news):
-        return True
+    for rank in [None] + list(one.ranks):
+        (var, news), (other_var, other_news) = [each.ranks.get(rank, (each.var, each.news)) for each in (one, other)]
+        if var is not other_var or set(news) != set(other_news):
+            return True
+        if any(news[name] is not other_news[name] for name in news):
+            return True
     return [slot[:3] for slot in one.slots.values()] != [slot[:3] for slot in other.slots.values()]

@@ -1,23 +1,27 @@
-"""Traces an original with other names and sizes of its variables, and finds on what of them its rule depends."""
+"""Traces an original for variables of other names, sizes and dtypes, and finds those that have another rule."""
 from __future__ import absolute_import, division, print_function
 
 import re
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 
+from everstep.compat.port import dtypes, sizes
 from everstep.compat.port.contents import Contents
+from everstep.compat.port.grouping import Group
+from everstep.compat.port.indexing import index_looks
 from everstep.compat.port.looks import line_of
+from everstep.compat.port.shapes import outputs_at
 from everstep.errors import PortError
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 MOST_TRACES = 32
-MOST_ELEMENTS, MOST_SIZES = 4000000, 8
-SMALL = 4  # sizes below are those of the shapes that every rule is read for
 SCOPED = "outer/inner/last_w"
-# Names that have the same rule. patterns: regular expressions; name: one that matches, of which a rule was read.
-Group = namedtuple("Group", "patterns name")
 
 
 class Probing(object):
-    """The names and sizes of one original.
+    """Finds the groups of variables for which one original has rules of their own.
 
     Args:
         rule: its `Rule` for a variable called theta.
@@ -25,39 +29,60 @@ class Probing(object):
     Attributes:
         groups: [Group] in the order in which they are looked for.
         unfollowed: sentences about looks whose use is not known.
+        indices: ["file:line"] where it decides or computes by the index of a variable.
     """
 
     def __init__(self, rule):
-        self.rule, self.groups, self.unfollowed, self.traces = rule, [], [], 0
-        self.asked, self.sizes = OrderedDict(), []  # {(kind, text, any_case, part): Look}
+        self.rule, self.traces = rule, 0
+        self.groups, self.unfollowed, self.sizes, self.dtypes, codes = [], [], [], [], set()  # type: Any
+        self.asked = OrderedDict()  # {(kind, text, any_case, part): Look}
         self.programs = OrderedDict()  # {name: outputs}
         self._note(rule.base.original.looks)
         for _, reading, _ in rule.readings:
             self._note(reading.original.looks)
+            codes |= reading.original.looks.codes
+        self.indices = index_looks(codes)
         original = rule.base.original
         self.contents = Contents(original.optimizer, rule.arguments) if self.asked or self.sizes else None
 
     def run(self):
         """Finds the groups. Raises PortError if the rule changes in a way that is not followed."""
         if self.sizes:
-            self._check_sizes()
+            self._find_threshold()
+        if self.dtypes:
+            self._find_dtypes()
+        self.unfollowed += ["what the index of a variable is used for is not followed ({})".format(line_of(each))
+                            for each in self.indices]
         if self.asked:
             self._differs(SCOPED, "")
             self._find_groups()
         return self
 
+    def check_large(self, threshold, small):
+        """Refuses a rule of large variables that changes with the names or sizes that they have.
+
+        Args:
+            threshold: the `Threshold` that they reach.
+            small: the Rule of smaller variables.
+        """
+        if self.asked:
+            self._differs(SCOPED, "")
+            self._find_groups()
+        if self.groups:
+            raise PortError(
+                "the rule of large variables changes with their names ({}). Port it once for each, and join the "
+                "definitions in `specialize`".format(self.groups[0].patterns[0]))
+        self._check_ranks(lambda shape: self.rule if threshold.holds(shape) else small)
+
     def _note(self, looks):
         for look in looks.names:
             self.asked.setdefault(look[:4], look)
         self.sizes += [place for place in looks.sizes if place not in self.sizes]
+        self.dtypes += [place for place in looks.dtypes if place not in self.dtypes]
 
     def _program(self, name, shape, why):
         """Returns the outputs for a variable of a name and shape; None if the rule has other ops."""
-        self.traces += 1
-        if self.traces > MOST_TRACES:
-            raise PortError(
-                "its rule asks too much about its variables to follow: after {} traces {} is still open. Port it in "
-                "parts, with these names or sizes as arguments".format(MOST_TRACES, why))
+        self._count(why)
         try:
             reading = self.rule.traced((name,), shape)
         except PortError as error:
@@ -67,6 +92,13 @@ class Probing(object):
         outputs = self.rule.outputs_of(reading)
         reading.close()
         return outputs
+
+    def _count(self, why):
+        self.traces += 1
+        if self.traces > MOST_TRACES:
+            raise PortError(
+                "its rule asks too much about its variables to follow: after {} traces {} is still open. Port it in "
+                "parts, with these names or sizes as arguments".format(MOST_TRACES, why))
 
     def _differs(self, name, why):
         """Returns whether a variable of this name has another rule than theta."""
@@ -88,11 +120,16 @@ class Probing(object):
                 case = self._case(each)
                 if case is not None:
                     found.append(case)
+        if found and self.groups:
+            raise PortError(
+                "the rule changes with the name of the variable ({}), and with its size or dtype ({}). Port it once "
+                "for each size or dtype, and join the definitions in `specialize`".format(
+                    found[0][0], line_of((self.sizes + self.dtypes)[0])))
         for pattern, name in found:
             same = [group for group in self.groups if self.rule.is_same(
                 self.programs[group.name], self.programs[name])]
             if not same:
-                self.groups.append(Group([pattern], name))
+                self.groups.append(Group([pattern], name, None, ()))
             elif pattern not in same[0].patterns:
                 same[0].patterns.append(pattern)
         self._order()
@@ -168,36 +205,117 @@ class Probing(object):
             return True
         if sum(len(group.patterns) for group in self.groups) == 2 and "(?i)" not in "".join(patterns):
             both = "^" + "".join("(?=.*(?:{}))".format(pattern) for pattern in patterns)
-            self.groups.insert(0, Group([both], names[0]))
+            self.groups.insert(0, Group([both], names[0], None, ()))
             return False
         raise PortError(
-            "variables whose name matches both {} and {}, such as {}, have a rule of their own. Port it once for each "
-            "kind of name, and join the definitions with everstep.partition".format(patterns[0], patterns[1], names[0]))
+            "a name can match both {0} and {1}, as {2} does, and the rule of {2} is neither that of {0} nor that of "
+            "{1}. Port it once for each kind of name, and join the definitions with everstep.partition".format(
+                patterns[0], patterns[1], names[0]))
 
-    # Sizes.
+    # Sizes and dtypes.
 
-    def _check_sizes(self):
-        """Refuses a rule that changes with the size of the variable."""
-        base, numbers = self.rule.base.setting.shapes[0], sorted(
-            each for each in self.contents.numbers if SMALL <= each <= MOST_ELEMENTS // 2)
-        if len(numbers) > MOST_SIZES:
+    def _traced(self, shape):
+        return self._program("theta", shape, "the size in " + line_of(self.sizes[0]))
+
+    def _find_threshold(self):
+        """Finds the size from which on the rule is another one. Refuses a rule that changes with sizes otherwise."""
+        rule, large, names = self.rule, [], list(self.asked)
+        numbers = sorted(int(each) for each in self.contents.numbers if sizes.SMALL <= each <= sizes.HUGE)
+        tried = [number for number in numbers if number <= sizes.MOST_ELEMENTS // 2][:sizes.MOST_SIZES]
+        if len(tried) < len(numbers):
             self.unfollowed.append("its code has {} whole numbers that may be sizes; {} were tried ({})".format(
-                len(numbers), MOST_SIZES, line_of(self.sizes[0])))
-        shapes = [shape for number in numbers[:MOST_SIZES] for shape in _shapes_around(number)]
+                len(numbers), len(tried), line_of(self.sizes[0])))
+
+        def differs(shape):
+            outputs = self._traced(shape)
+            if rule.is_same(outputs, rule.base.outputs):
+                return False
+            large.append((outputs, shape))
+            if not rule.is_same(outputs, large[0][0]):
+                raise self._sized(shape)
+            return True
+
+        probed = OrderedDict()
+        for shape in [shape for number in tried for shape in sizes.shapes_around(number)] + list(sizes.WIDE):
+            probed[shape] = differs(shape)
+        self._check_shapes(sizes.THIN, lambda shape: rule)
+        if large:
+            threshold = sizes.found(sizes.thresholds(tried), differs, probed)
+            if threshold is None:
+                raise self._sized(large[0][1])
+            self._check_shapes(threshold.below(), lambda shape: rule)
+            self.groups.append(Group((), "theta", threshold, ()))
+        else:
+            self._check_ranks(lambda shape: rule)
+        asked = [look for key, look in self.asked.items() if key not in names]
+        if asked:
+            raise PortError(
+                "the rule asks for the names of large variables alone ({}). Port it once for each size, and join the "
+                "definitions in `specialize`".format(line_of(asked[0].where)))
+
+    def _check_ranks(self, rule_of):
+        """Refuses a rule that changes with the size of variables of some ranks alone."""
+        if self.sizes:
+            size = sizes.LONG
+            self._check_shapes([(size,), (size, 2, 2), (2, 2, size), (size, 2, 2, 2), (2, 2, 2, size)], rule_of)
+
+    def _check_shapes(self, shapes, rule_of):
+        """Refuses a rule that differs for shapes from what a function of a shape returns: the `Rule` that is known."""
         for shape in shapes:
-            outputs = self._program("theta", shape, "the size in " + line_of(self.sizes[0]))
-            if not self.rule.is_same(outputs, self.rule.base.outputs):
-                raise PortError(
-                    "the rule changes with the size of the variable: it is another one for the shape {} than for {} "
-                    "({}). Definitions have no sizes: port it once for each, with the size as an argument, and join "
-                    "the definitions in `specialize`".format(shape, base, "; ".join(map(line_of, self.sizes[:3]))))
+            rule = rule_of(shape)
+            if len(shape) in rule.unported:
+                continue
+            try:
+                outputs = self._traced(shape)
+            except PortError as error:
+                if shape not in sizes.THIN or self.traces > MOST_TRACES:
+                    raise
+                self.unfollowed.append("its rule for variables of shape {} is not known: {}".format(shape, error))
+                continue
+            if not rule.is_same(outputs, outputs_at(rule, len(shape))):
+                raise self._sized(shape)
 
+    def _sized(self, shape):
+        return PortError(
+            "the rule changes with the size of the variable in a way that no single threshold has: it is another one "
+            "for the shape {} than for {} ({}). Port it once for each, with the size as an argument, and join the "
+            "definitions in `specialize`".format(shape, self.rule.shapes.base, "; ".join(map(line_of, self.sizes[:3]))))
 
-def _shapes_around(number):
-    """Returns shapes that have a number as either size, and one in which both are larger."""
-    larger = (number + 1, number + 1)
-    is_small = larger[0] * larger[1] <= MOST_ELEMENTS
-    return [(number, 2), (2, number), larger if is_small else (number + 1, 2)]
+    def _find_dtypes(self):
+        """Finds dtypes that have a rule of their own."""
+        rule, found, without, line = self.rule, [], [], line_of(self.dtypes[0])  # found: [(outputs, [dtype])]
+        for dtype in dtypes.OTHERS:
+            self._count("the dtype in " + line)
+            try:
+                reading = rule.traced(rule.names, rule.shapes.base, dtype)
+            except PortError as error:
+                if dtypes.is_mismatch(error):
+                    without.append(dtype)
+                else:
+                    self.unfollowed.append("its rule for {} variables is not known: {} ({})".format(dtype, error, line))
+                continue
+            looks = reading.original.looks
+            asked = [look.where for look in looks.names if look[:4] not in self.asked] + [
+                place for place in looks.sizes if place not in self.sizes]
+            try:
+                if asked:
+                    raise PortError("it asks for more of them ({})".format(line_of(asked[0])))
+                outputs, own = dtypes.outputs_for(rule, reading)
+                if rule.is_same(outputs, rule.base.outputs):
+                    continue
+                dtypes.check_fixed(rule, dtype, own)
+            except PortError as error:
+                self.unfollowed.append("its rule for {} variables is not followed: {} ({})".format(dtype, error, line))
+                continue
+            same = [group for known, group in found if rule.is_same(known, outputs)]
+            if same:
+                same[0].append(dtype)
+            else:
+                found.append((outputs, [dtype]))
+        self.groups += [Group((), "theta", None, tuple(group)) for _, group in found]
+        if without:
+            rule.notes.append("the original takes no variables of {}, for which nothing is compared".format(
+                " or ".join(without)))
 
 
 def _cleaned(name):

@@ -26,10 +26,11 @@ class Reading(object):
         roles: {key: Role}.
         machine: the `Machine` that ran.
         outputs: {name: expression}: "var", "slots.NAME" and "number.NAME" after the step, in terms of those before.
+        slots: the names of slots, before they are made distinct. Those given tell slots of a scalar from numbers.
     """
 
-    def __init__(self, kind, setting, arguments=()):
-        self.kind, self.setting = kind, setting
+    def __init__(self, kind, setting, arguments=(), slots=()):
+        self.kind, self.setting, self.slots = kind, setting, set(slots)
         self.original = built(kind, setting)
         self.arguments = set(arguments)
         self.roles = self._roles()
@@ -98,13 +99,14 @@ class Reading(object):
                 roles[key] = Role("counter", "t", native, None)
             else:
                 shape = tuple(int(size) for size in native.shape.as_list())
-                is_slot = any("._slots." in path for path in paths) or shape == shapes[0] or shape != ()
+                name = self._name(key, paths, places)
+                is_slot = any("._slots." in path for path in paths) or shape != () or name in self.slots
                 kind = "slot" if is_slot else "number"
                 if any("._hyper." in path for path in paths):
                     kind = "hyper"
                 elif shape in shapes[1:] and shape != shapes[0] or self._is_others(key, places):
                     kind = "other"
-                name = self._name(key, paths, places)
+                self.slots.update([name] if kind == "slot" else ())
                 own = [ours for ours, theirs in self.kind.renamed.items() if kind == "hyper" and theirs == name]
                 roles[key] = Role(kind, (own or [name])[0], native, self._saved(key))
         return self._distinct(roles)

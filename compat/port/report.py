@@ -55,8 +55,9 @@ class Report(object):
 
     @property
     def dense(self):
-        """The largest distance of the weights with dense gradients."""
-        return max([each.distance for each in self.comparisons if not each.what.startswith("sparse")] or [0.0])
+        """The largest distance of the weights with dense gradients, other than of float16."""
+        return max([each.distance for each in self.comparisons if not each.what.startswith(("sparse", "float16"))]
+                   or [0.0])
 
     def lines(self):
         """Returns the report as lines of text."""

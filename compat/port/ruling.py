@@ -9,10 +9,14 @@ from everstep.compat.port.algebra import evaluate, leaf_names, ops, substitute
 from everstep.compat.port.arguments import as_hypers, explain, explained, is_number, is_whole, moved
 from everstep.compat.port.reading import Reading
 from everstep.compat.port.setting import Setting
+from everstep.compat.port.shapes import SHAPES, check_coupling, check_shapes
 from everstep.compat.port.spelling import declared_name
 from everstep.errors import PortError
 
-BASE, OTHER_SHAPE, DEEP, FLAT = (4, 3), (7, 5), (2, 3, 4), (5,)
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 # A slot of a definition. start: "VARIABLE", a number, or the name of an argument. shape: None, "()" or "row".
 Slot = namedtuple("Slot", "name start shape saved")
 # A scalar. new: its next value, in leaves `scalars.NAME`.
@@ -30,29 +34,34 @@ class Rule(object):
         hints: {expression: name of a local variable}.
         readings: [(what differs from the first, Reading, changed arguments)], for the comparison.
         notes: sentences for the report.
+        of_ranks: {rank: outputs of a Reading} where they differ with the number of dimensions.
+        unported: ranks of variables that are not ported.
         counts: names of whole numbers that are options: the original does not take fractions for them.
     """
 
-    def __init__(self, kind, arguments, names=("theta",)):
-        self.kind, self.arguments, self.names = kind, arguments, names
-        self.notes, self.readings, self.frozen = [], [], set()
+    def __init__(self, kind, arguments, names=("theta",), shapes=SHAPES):
+        self.kind, self.arguments, self.names, self.shapes = kind, arguments, names, shapes
+        self.notes, self.readings, self.frozen, self.unported = [], [], set(), []  # type: Any
         self.numbers = [name for name in arguments if is_number(arguments[name])]
-        self.given, self.counts = as_hypers(arguments, self.numbers), []
-        self.axes = "trailing"
-        self.base = self._read("", arguments, check_state=True)
-        self.base.run()
+        self.given, self.counts, self.of_ranks = as_hypers(arguments, self.numbers), [], OrderedDict()
+        self.axes, self.slot_names = "trailing", ()
+        self.base = self.read("", arguments, check_state=True)
+        self.slot_names = self.base.run().slots
         self.patches = self._explained()
         self.base.run(self.patches)
         for role in self.base.roles.values():
             if role.kind == "slot":
                 self._slot_shape(role.name, tuple(int(size) for size in role.native.shape.as_list()))
         self._freeze_zeros()
-        self._check_shapes()
-        self._check_coupling()
-        self._make()
+        check_shapes(self)
+        check_coupling(self)
+        self.make()
 
-    def _read(self, what, arguments, shapes=(BASE,), check_state=False):
-        reading = Reading(self.kind, Setting(arguments, shapes, self.names, check_state=check_state), self.given)
+    def read(self, what, arguments, shapes=None, check_state=False):
+        """Returns a Reading, kept for the comparison. what: what differs from the first."""
+        shapes = shapes or (self.shapes.base,)
+        reading = Reading(self.kind, Setting(arguments, shapes, self.names, check_state=check_state), self.given,
+                          self.slot_names)
         self.readings.append((what, reading, arguments))
         return reading
 
@@ -87,7 +96,6 @@ class Rule(object):
             self.notes.append("the numbers given shape the rule together, and stay as given")
             return {}
         self.readings.append(("altered hypers", other, arguments))
-        self.altered = other
         patches, left = explained(
             self.base.machine.constants, other.machine.constants, self.given, as_hypers(arguments, self.numbers))
         for place in left:
@@ -123,7 +131,7 @@ class Rule(object):
         """Returns (the reading with some arguments changed, those arguments); None if the graph is another."""
         arguments = moved(self.arguments, names, self.counts)
         try:
-            reading = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
+            reading = Reading(self.kind, Setting(arguments, (self.shapes.base,), self.names), self.given).run()
         except PortError:
             return None, arguments
         if reading.machine.types != self.base.machine.types:
@@ -140,7 +148,7 @@ class Rule(object):
             used = hyper in leaf_names(*self.base.outputs.values())
             arguments = dict(self.arguments, **{name: 0.01})
             try:
-                other = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
+                other = Reading(self.kind, Setting(arguments, (self.shapes.base,), self.names), self.given).run()
             except PortError:
                 continue
             if used and self.is_same(other.outputs, self.base.outputs):
@@ -161,55 +169,26 @@ class Rule(object):
         """Returns whether two graphs compute the same. one, two: outputs of a Reading."""
         return set(one) == set(two) and all(one[name] is two[name] for name in one)
 
-    # Shapes and other variables.
+    # Other graphs.
 
-    def _check_shapes(self):
-        """Compares the rule of other shapes. Finds frozen sizes, axes, and rules that differ with the rank."""
-        other = self._read("shape {}".format(OTHER_SHAPE), self.arguments, (OTHER_SHAPE,)).run(self.patches)
-        if not self.is_same(self._of(other), self.base.outputs):
-            self._refuse_frozen(other)
-        self.ranks = OrderedDict()
-        deep = self._at_rank(DEEP)
-        if deep is not None and not self.is_same(deep, self.base.outputs):
-            self.axes = "last"
-            base, again = self.base.run(self.patches, "last").outputs, self._at_rank(DEEP)
-            self.base.outputs = self._of(self.base)
-            if not self.is_same(again, self.base.outputs):
-                self.axes = "trailing"
-                self.base.run(self.patches)
-                self.base.outputs = self._of(self.base)
-                self.ranks[3] = deep
-            del base
-        flat = self._at_rank(FLAT)
-        if flat is not None and not self.is_same(flat, self.base.outputs):
-            self.ranks[1] = flat
-
-    def _of(self, reading):
+    def of(self, reading):
+        """Returns the outputs of a Reading, in which hypers of 0 that shape the rule are 0."""
         zero = ops.constant(0)
         table = {ops.leaf("hyper." + declared_name(name)): zero for name in self.frozen if not self.arguments[name]}
         return OrderedDict((name, substitute(value, table)) for name, value in reading.outputs.items())
 
-    def _at_rank(self, shape):
-        """Returns the outputs for a shape of another rank; None if the original does not train such variables."""
-        what = "shape {}".format(shape)
-        known = [reading for name, reading, _ in self.readings if name == what]
-        try:
-            reading = known[0] if known else self._read(what, self.arguments, (shape,))
-            outputs = self._of(reading.run(self._patches_of(reading), self.axes))
-        except PortError as error:
-            self.readings[:] = [each for each in self.readings if each[0] != what]
-            self.notes.append("variables of {} dimension{} are not ported: {}".format(
-                len(shape), "" if len(shape) == 1 else "s", error))
-            return None
-        return outputs
-
-    def _patches_of(self, reading):
+    def patches_of(self, reading):
         """Returns the patches of another graph: by place if it has the same ops, else found anew."""
         if not hasattr(reading, "machine"):
             reading.run((), self.axes)
         if reading.machine.types == self.base.machine.types:
             return self.patches
-        setting = Setting(self._altered_arguments(), reading.setting.shapes, reading.setting.names)
+        return self.explained_in(reading)
+
+    def explained_in(self, reading):
+        """Returns the patches of a graph of other ops than the first."""
+        setting = Setting(self.altered_arguments(), reading.setting.shapes, reading.setting.names,
+                          dtype=reading.setting.dtype)
         other = Reading(self.kind, setting, self.given)
         other.run()
         changed = as_hypers(other.setting.arguments, self.numbers)
@@ -222,39 +201,20 @@ class Rule(object):
         options = {ops.leaf("hyper." + name): ops.leaf("self." + name) for name in map(declared_name, self.counts)}
         return {place: substitute(value, options) for place, value in patches.items()}
 
-    def _altered_arguments(self):
+    def altered_arguments(self):
         return next((arguments for what, _, arguments in self.readings if what == "altered hypers"), self.arguments)
 
-    def _refuse_frozen(self, other):
-        for (name, before), (_, after) in zip(self.base.machine.constants, other.machine.constants):
-            if before != after:
-                raise PortError(
-                    "the shape of the variable is frozen in the rule: the constant {} ({} in the graph) is {} for a "
-                    "variable of shape {}. Definitions have no sizes; use a mean in place of a sum divided by a "
-                    "count".format(before, name, after, OTHER_SHAPE))
-        raise PortError("the rule differs between variables of shapes {} and {}".format(BASE, OTHER_SHAPE))
+    def traced(self, names, shape, dtype="float32"):
+        """Returns a Reading of one variable of a name, shape and dtype, which has not run."""
+        return Reading(self.kind, Setting(self.arguments, (shape,), names, dtype=dtype), self.given, self.slot_names)
 
-    def _check_coupling(self):
-        """Refuses terms of other variables."""
-        two = self._read("two variables", self.arguments, (BASE, (6,))).run()
-        for name, value in two.outputs.items():
-            mixed = sorted(each for each in leaf_names(value) if each.startswith("other."))
-            if mixed and not name.startswith("number."):
-                raise PortError(
-                    "what {} becomes depends on the {} of another variable. Such terms are sums over all variables: "
-                    "port without them, and use everstep.clip(definition, global_norm=...), or write `measure` with "
-                    "everstep.total".format(name, "gradient" if "other.grad" in mixed else "value"))
-
-    def traced(self, names, shape):
-        """Returns a Reading of one variable of a name and shape, which has not run."""
-        return Reading(self.kind, Setting(self.arguments, (shape,), names), self.given)
-
-    def outputs_of(self, reading):
-        return self._of(reading.run(self._patches_of(reading), self.axes))
+    def outputs_of(self, reading, patches=None):
+        return self.of(reading.run(self.patches_of(reading) if patches is None else patches, self.axes))
 
     # The parts of the definition.
 
-    def _make(self):
+    def make(self):
+        """Makes the parts of the definition from the outputs."""
         for _, reading, _ in self.readings:
             reading.start()
         base = self.base
@@ -266,7 +226,8 @@ class Rule(object):
             raise PortError("its graph never writes the variable")
         all_slots = [name[len("slots."):] for name in outputs if name.startswith("slots.")]
         self.news = OrderedDict((name, outputs["slots." + name]) for name in all_slots)
-        for rank, found in list(self.ranks.items()):
+        self.ranks = OrderedDict()
+        for rank, found in self.of_ranks.items():
             pairs = [(name, found.get("slots." + name, ops.leaf("slots." + name))) for name in all_slots]
             news = OrderedDict((name, self._replaced(new, table)) for name, new in pairs)
             self.ranks[rank] = self._replaced(found["var"], table), news

@@ -1,6 +1,8 @@
 """The arguments and variables with which an original is run, and the gradients that it gets."""
 from __future__ import absolute_import, division, print_function
 
+import sys
+
 import numpy as np
 
 SEED = 5
@@ -23,24 +25,32 @@ class Setting(object):
         sparse: whether gradients are rows.
         resource: the kind of the variables of `tf.train`; None for what the API's time had.
         check_state: whether to look for state in Python attributes, by building the step twice.
+        dtype: the name of the dtype of the variables.
         is_real: whether names are given for several variables.
     """
 
     def __init__(
-        self, arguments, shapes=((4, 3),), names=("theta",), sparse=False, resource=None, check_state=False
+        self, arguments, shapes=((4, 3),), names=("theta",), sparse=False, resource=None, check_state=False,
+        dtype="float32"
     ):
-        self.arguments, self.shapes, self.sparse = arguments, shapes, sparse
+        self.arguments, self.shapes, self.sparse, self.dtype = arguments, shapes, sparse, dtype
         self.resource, self.check_state = resource, check_state
         self.is_real = len(names) > 1
         self.names = tuple(names) + tuple("other_{}".format(place) for place in range(1, len(shapes)))[len(names) - 1:]
 
     def of(self, resource):
         """Returns the same setting, with variables of a kind."""
-        return Setting(self.arguments, self.shapes, self.names, self.sparse, resource, self.check_state)
+        return Setting(self.arguments, self.shapes, self.names, self.sparse, resource, self.check_state, self.dtype)
+
+    def of_dtype(self, array):
+        """Returns an array, or a number, in the dtype of the variables."""
+        is_numpys = self.dtype != "bfloat16"
+        return np.asarray(array).astype(
+            self.dtype if is_numpys else sys.modules["tensorflow"].bfloat16.as_numpy_dtype)
 
     def start(self):
         random = np.random.RandomState(SEED)
-        return [random.uniform(0.5, 1.5, shape).astype(np.float32) for shape in self.shapes]
+        return [self.of_dtype(random.uniform(0.5, 1.5, shape)) for shape in self.shapes]
 
 
 def gradients(setting, steps, duplicates=True):
@@ -52,8 +62,9 @@ def gradients(setting, steps, duplicates=True):
             if setting.sparse:
                 count = max(2, shape[0] // 2)
                 places = random.randint(0, shape[0], count) if duplicates else random.permutation(shape[0])[:count]
-                batch.append((random.normal(size=(count,) + shape[1:]).astype(np.float32), places.astype(np.int64)))
+                rows = setting.of_dtype(random.normal(size=(count,) + shape[1:]))
+                batch.append((rows, places.astype(np.int64)))
             else:
-                batch.append(random.normal(size=shape).astype(np.float32))
+                batch.append(setting.of_dtype(random.normal(size=shape)))
         batches.append(batch)
     return batches

@@ -66,7 +66,7 @@ class LocalNames(object):
     """The names of local variables in an optimizer's own functions, by the value that they hold at the return.
 
     Args:
-        looks: a `Looks`, which is told of calls of compiled patterns.
+        looks: a `Looks`, which is told of calls of compiled patterns, and of functions that ran.
 
     Attributes:
         tensors: {name of a tensor: name of a local variable}.
@@ -103,6 +103,8 @@ class LocalNames(object):
         if event == "c_call" and self.looks is not None:
             self.looks.note_call(argument, frame)
         if event == "return" and frame.f_code.co_filename in self._files:
+            if self.looks is not None:
+                self.looks.codes.add(frame.f_code)
             for name, value in list(frame.f_locals.items()):
                 self._note(name, value)
 

@@ -12,8 +12,8 @@ from everstep.compat.port.porting import FEW_STEPS, STEPS, Porting
 from everstep.compat.port.racing import settle
 from everstep.compat.port.reading import built
 from everstep.compat.port.report import Port, Report, original_name
-from everstep.compat.port.ruling import BASE, DEEP
 from everstep.compat.port.setting import Setting
+from everstep.compat.port.shapes import BASE, DEEP
 from everstep.compat.port.spelling import declared_name
 from everstep.compat.stock.from_native import from_native, wrapped_as
 from everstep.compat.stock.lookup import FRAMEWORKS
@@ -120,11 +120,12 @@ def _around(kind, arguments, sparse, steps, progress):
 
 
 def _asks_itself(original, inner_kind, given):
-    """Returns whether a wrapper asks for names of variables, so that its rule has to be followed as one."""
+    """Returns whether a wrapper asks for names or dtypes of variables, so that its rule has to be followed as one."""
     inner = built(inner_kind, Setting(given))
-    places = [look.where for look in inner.looks.names]
+    places = [look.where for look in inner.looks.names] + inner.looks.dtypes
     inner.close()
-    return any(look.where not in places for look in original.looks.names if look.kind not in ("key", "rank"))
+    asked = [look.where for look in original.looks.names if look.kind not in ("key", "rank")] + original.looks.dtypes
+    return any(place not in places for place in asked)
 
 
 def _known(wrapper):

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 import re
 from collections import Counter, OrderedDict, namedtuple
 
-from everstep.compat.port.algebra import ZERO, leaf_names, ops, substitute, walk
+from everstep.compat.port.algebra import ZERO, leaf_names, number_of, ops, substitute, walk
 from everstep.compat.port.choices import quoted
 from everstep.compat.port.printing import number_text, text_of
 from everstep.compat.port.spelling import local_name
@@ -104,7 +104,28 @@ def _is_still(each):
     """Returns whether a zero gradient changes nothing."""
     table = {ops.leaf("grad"): ZERO}
     still = substitute(each.var, table) is ops.leaf("var")
-    return still and all(substitute(new, table) is ops.leaf("slots." + name) for name, new in each.news.items())
+    still = still and all(substitute(new, table) is ops.leaf("slots." + name) for name, new in each.news.items())
+    return still and not _divides_by_zero([each.var] + list(each.news.values()), table)
+
+
+def _divides_by_zero(values, table):
+    """Returns whether something in values is not finite if leaves are as in a table, such as a division by a norm."""
+    seen, waiting = set(), list(values)
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        args = value.args
+        if value.op == "where":
+            chosen = number_of(substitute(args[0], table))
+            args = args if chosen is None else (args[0], args[1 if chosen else 2])
+        below = args[1] if value.op == "divide" else args[0] if value.op in ("log", "rsqrt", "pow") else None
+        if below is not None and substitute(below, table) is ZERO and not (
+                value.op == "pow" and (number_of(args[1]) or 0) > 0):
+            return True
+        waiting.extend(args)
+    return False
 
 
 def change_of(new):

@@ -303,7 +303,7 @@ def tried(origin, name, factory, arguments, show):
         row["notes"], row["unverified"] = report.notes, list(report.unverified)
         row["seconds"] = round(time.time() - started, 1)
         if row["unverified"]:
-            row["result"] = "not verified"
+            row.update(result="not verified", why="; ".join(row["unverified"]))
         else:
             row["beside"] = beside(kind, port)
         if show:
@@ -373,14 +373,16 @@ def table(rows):
     verified = [row for row in rows.values() if row["result"] == "verified"]
     summary = (
         "What `everstep.port` made of {} optimizers: {} verified; {} refused, of which {} are traps; {} read wrongly, "
-        "which the comparison found, so that they are errors too. None that was returned differs. {} of the "
-        "verified ones take sparse gradients; {} of these are the same in one of the modes of `sparse`. {} were "
-        "trained once more beside their originals, for {} steps on variables of other names and of up to 1,500 rows, "
-        "on every API that is installed with the original: at most {:.0e} apart.".format(
+        "which the comparison found, so that they are errors too; {} not verified, because they ask for something that "
+        "is not followed. None that was returned differs. {} of the verified ones take sparse gradients; {} of these "
+        "are the same in one of the modes of `sparse`. {} were trained once more beside their originals, for {} steps "
+        "on variables of other names and of up to 1,500 rows, on every API that is installed with the original: at "
+        "most {:.0e} apart.".format(
             len(rows), len(verified), counts.get("refused", 0),
             len([row for row in rows.values() if row["result"] == "refused" and row["origin"].startswith("tests")]),
-            counts.get("caught", 0), len([row for row in verified if row["sparse"] != "none"]), len(modes),
-            len(besides), BESIDE_STEPS, max([max(each.values()) for each in besides] or [0.0])))
+            counts.get("caught", 0), counts.get("not verified", 0),
+            len([row for row in verified if row["sparse"] != "none"]), len(modes), len(besides),
+            BESIDE_STEPS, max([max(each.values()) for each in besides] or [0.0])))
     explained = (
         "Distances are relative to how far the weights moved in 100 steps, or 20 for other shapes, hypers and options: "
         "the largest of all comparisons. Lines are those of the class without its docstring. Seconds are of a busy "
