@@ -61,6 +61,12 @@ class _NumpyOps(object):
         """Returns what `definition.update` returns, as `Tracer.update_of` does."""
         return definition.update(self, *arguments)
 
+    def native_schedule(self, schedule, count):
+        """Returns the value of a framework's schedule at a count, where it has one here."""
+        value = schedule(np.float32(count))
+        value = value.detach().cpu() if hasattr(value, "detach") else value  # torch
+        return float(value.eval() if hasattr(value, "graph") and hasattr(value, "eval") else value)
+
     def __getattr__(self, name):
         if name in COMPOSED:
             return composed(name, self)
