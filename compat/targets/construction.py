@@ -200,7 +200,7 @@ def _schedule_config(bound, schedule):
         elif isinstance(value, schedules.LearningRateSchedule):
             config[name] = schedules.serialize(value)
         else:
-            config[name] = schedule.plain(name)
+            config[name] = schedule._plain(name)
     return config
 
 

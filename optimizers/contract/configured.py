@@ -149,17 +149,17 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         config = {self.kind: type(self).__name__, "module": type(self).__module__}
         for name, value in self._values.items():
             if isinstance(value, Configured):
-                if strict or value.is_plain():
+                if strict or value._is_whole():
                     config[name] = value.get_config(strict)
             elif strict or _is_plain(value):
-                config[name] = self.plain(name)
+                config[name] = self._plain(name)
         return config
 
-    def is_plain(self):
-        """Returns whether a config can leave out what is not plain in it. Half a schedule would be another one."""
+    def _is_whole(self):
+        """Returns whether a config that leaves out what is not plain still has it. Half a schedule would be another."""
         return True
 
-    def plain(self, name):
+    def _plain(self, name):
         """Returns an argument as a config has it. Raises ConfigError if it is not plain.
 
         Args:

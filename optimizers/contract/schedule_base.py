@@ -186,9 +186,9 @@ class Schedule(Configured):
             found += value._natives() if isinstance(value, Schedule) else [value] if is_native(value) else []
         return found
 
-    def is_plain(self):
+    def _is_whole(self):
         return not self._natives() and all(
-            value.is_plain() if isinstance(value, Schedule) else not callable(value) for value in self._values.values()
+            value._is_whole() if isinstance(value, Schedule) else not callable(value) for value in self._values.values()
         )
 
     def _structure(self):
