@@ -48,8 +48,16 @@ from everstep.optimizers.contract.schedule import (
     InverseTimeDecay,
     PiecewiseConstantDecay,
     PolynomialDecay,
-    Schedule,
     Warmup,
+)
+from everstep.optimizers.contract.schedule_base import AsSchedule, Schedule
+from everstep.optimizers.contract.schedule_phases import (
+    Cyclical,
+    Hold,
+    InverseSquareRoot,
+    Noam,
+    OneCycle,
+    WarmupStableDecay,
 )
 from everstep.optimizers.contract.types import HyperValue
 from everstep.optimizers.contract.undecayed import Undecayed
@@ -146,9 +154,10 @@ def _native_classes(module):
 
 
 __all__ = [
-    "CosineDecay", "CosineDecayRestarts", "Definition", "ExponentialDecay", "HyperValue", "IndexedSlices",
-    "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State",
-    "StateWarning", "VARIABLE", "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages",
+    "AsSchedule", "CosineDecay", "CosineDecayRestarts", "Cyclical", "Definition", "ExponentialDecay", "Hold",
+    "HyperValue", "IndexedSlices", "InverseSquareRoot", "InverseTimeDecay", "NativeOptimizer", "Noam", "OneCycle",
+    "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State", "StateWarning", "VARIABLE", "Variable",
+    "WarmStart", "Warmup", "WarmupStableDecay", "Wrapper", "accumulate", "assign", "assign_averages",
     "average_checkpoint", "averaged", "capture", "cautious", "centralize", "child", "clip", "current_rate",
     "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
     "get", "gradient_noise", "grokfast", "hyper", "kernel", "lazy_embeddings", "learning_rate_multipliers",

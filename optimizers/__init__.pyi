@@ -229,6 +229,29 @@ class Adamax(Definition):
         dense_ok: bool = False,
     ) -> None: ...
 
+class AdaMod(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    beta_3: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    m: Slot
+    v: Slot
+    average_rate: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        beta_3: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class AdamW(Adam):
     weight_decay: Hyper
     decay_times_rate: Option[bool]
@@ -319,6 +342,60 @@ class AdEMAMix(Definition):
         dense_ok: bool = False,
     ) -> None: ...
 
+class ADOPT(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    clip: Option[bool]
+    m: Slot
+    v: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.9999,
+        epsilon: HyperValue = 1e-06,
+        weight_decay: HyperValue = 0.0,
+        clip: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class CAME(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    beta_3: Hyper
+    epsilon_1: Hyper
+    epsilon_2: Hyper
+    clip_threshold: Hyper
+    weight_decay: Hyper
+    factored: Option[bool]
+    m: Slot
+    v: Slot
+    rows: Slot
+    columns: Slot
+    distrust_rows: Slot
+    distrust_columns: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.0002,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        beta_3: HyperValue = 0.9999,
+        epsilon_1: HyperValue = 1e-30,
+        epsilon_2: HyperValue = 1e-16,
+        clip_threshold: HyperValue = 1.0,
+        weight_decay: HyperValue = 0.0,
+        factored: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class COCOB(Definition):
     learning_rate: Hyper
     alpha: Hyper
@@ -347,6 +424,37 @@ class ConditionalGradient(Definition):
         learning_rate: HyperValue = 0.99,
         lambda_: HyperValue = 0.01,
         epsilon: HyperValue = 1e-07,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class DAdaptAdam(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    d0: Option[float]
+    growth_rate: Option[float | None]
+    bias_correction: Option[bool]
+    m: Slot
+    v: Slot
+    s: Slot
+    growth: Scalar
+    growth_before: Scalar
+    numerator: Scalar
+    denominator: Scalar
+    def __init__(
+        self,
+        learning_rate: HyperValue = 1.0,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.0,
+        d0: float = 1e-06,
+        growth_rate: float | None = None,
+        bias_correction: bool = False,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -876,10 +984,12 @@ class Yogi(Definition):
     ) -> None: ...
 
 __all__ = [
+    "ADOPT",
     "Accumulate",
     "AdEMAMix",
     "AdaBelief",
     "AdaBound",
+    "AdaMod",
     "Adadelta",
     "Adafactor",
     "Adagrad",
@@ -891,11 +1001,13 @@ __all__ = [
     "Adamax",
     "Adan",
     "AddSign",
+    "CAME",
     "COCOB",
     "Cautious",
     "Centralize",
     "Clip",
     "ConditionalGradient",
+    "DAdaptAdam",
     "DecoupledWeightDecay",
     "DiffGrad",
     "Ftrl",

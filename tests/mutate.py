@@ -70,7 +70,7 @@ STOCK = "test_from_native.py test_stock_table.py test_patched.py test_stock_file
 # {area: (patterns of files, [(cell, patterns of tests)])}. A file of several areas counts for the first one, and the
 # tests of all of them should see its changes.
 AREAS = {
-    "schedules": (["optimizers/contract/schedule.py"], [NUMPY]),
+    "schedules": (["optimizers/contract/schedule*.py"], [NUMPY]),
     "contract": (["optimizers/contract/*.py"], [NUMPY, EVERY, UPDATE_STEP]),
     "rules": (["optimizers/*.py"], [NUMPY, EVERY]),
     "wrappers": (["optimizers/wrappers/*.py"], [NUMPY, EVERY, ("py39-tf2.10", "test_multistage.py")]),

@@ -82,6 +82,7 @@ FORMS = [  # every closed form, without and with its options
     of.Adamax(RATE), of.Nadam(RATE), of.NadamW(RATE, momentum_schedule=False), of.QHAdam(RATE, nu_1=0.7),
     of.DiffGrad(RATE), of.Tiger(RATE), of.Yogi(RATE), of.ScheduleFreeAdamW(RATE), of.Adadelta(RATE),
     of.Adan(RATE, beta_1=0.9, weight_decay=0.1), of.Adan(RATE, beta_1=0.9, weight_decay=0.1, proximal=False),
+    of.ADOPT(RATE), of.ADOPT(RATE, weight_decay=0.1, clip=False),
     of.RAdam(RATE, weight_decay=0.1), of.RAdam(RATE, amsgrad=True, corrected_root=False), SGDW(RATE, momentum=0.9),
     SGD(RATE, momentum=0.9), SGD(RATE, momentum=0.9, nesterov=True, rate_in_velocity=False), of.AddSign(RATE),
     Lion(RATE, weight_decay=0.1), of.Ftrl(RATE, l1=0.1, l2=0.01), RMSprop(RATE, momentum=0.9, centered=True),

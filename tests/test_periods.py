@@ -147,6 +147,35 @@ def by_hand():
     first = everstep.ExponentialDecay(1.0, 2, 0.25)
     yield everstep.Warmup(first, 4, start=0.2), {0: 0.2, 1: 0.4, 3: 0.8, 4: 0.0625, 6: 0.015625}
     yield everstep.Warmup(first, 4, start=0.2, shift=True), {0: 0.2, 1: 0.4, 3: 0.8, 4: 1, 5: 0.5, 6: 0.25}
+    one = {0: 0.04, 2: 0.52, 4: 1, 7: 0.500002, 10: 4e-6, 11: 4e-6, 2**40: 4e-6}
+    yield everstep.OneCycle(1.0, 10, 4, shape="linear"), one
+    yield everstep.OneCycle(1.0, 10, 4, 5.0, 2.0), {0: 0.2, 2: 0.6, 4: 1, 6: 0.775, 7: 0.55, 10: 0.1, 11: 0.1}
+    yield everstep.OneCycle(1.0, 20), {0: 0.04, 3: 0.52, 6: 1, 13: 0.500002, 20: 4e-6}
+    three = {0: 0.5, 1: 0.75, 2: 1, 3: 0.75, 4: 0.5, 5: 0.375, 6: 0.25, 9: 0.25}
+    yield everstep.OneCycle(1.0, 6, 2, 2.0, 2.0, "linear", three_phases=True), three
+    for count in LARGE:
+        yield everstep.OneCycle(1.0, count + 4, count, 2.0, 4.0, "linear"), {
+            count - count // 4: 0.875, count: 1, count + 2: 0.5625, count + 4: 0.125, count + 5: 0.125}
+        yield everstep.WarmupStableDecay(1.0, count, 3, 4), {
+            count // 2: 0.5, count: 1, count + 3: 1, count + 4: 0.75, count + 7: 0, count + 8: 0}
+        yield everstep.Hold(everstep.PiecewiseConstantDecay((count,), (1.0, 0.25)), count + 1), {
+            count: 1, count + 1: 0.25, 2 * count: 0.25}
+        yield everstep.Hold(everstep.PiecewiseConstantDecay((count,), (1.0, 0.25)), count), {count: 1, 2 * count: 1}
+        yield everstep.InverseSquareRoot(1.0, count), {0: 1, count: 1, 4 * count: 0.5}
+    # 2^24, 2^31 and 2^40 modulo 5 are 1, 3 and 1, modulo 7 are 1, 2 and 2.
+    ups = {0: 0.1, 1: 0.5, 2: 0.9, 4: 0.3666666667, 5: 0.1, 2**24: 0.5, 2**24 + 1: 0.9, 2**31: 0.6333333333, 2**40: 0.5}
+    yield everstep.Cyclical(0.1, 0.9, 2, 3), ups
+    yield everstep.Cyclical(0.0, 1.0, 3.5), {0: 0, 1: 2 / 7, 3: 6 / 7, 4: 6 / 7, 7: 0, 2**24: 2 / 7, 2**31: 4 / 7}
+    yield everstep.Cyclical(0.5, 1.5, 2, mode="triangular2"), {1: 1, 2: 1.5, 4: 0.5, 6: 1, 10: 0.75, 2**40 + 2: 0.5}
+    yield everstep.Cyclical(0.5, 1.5, 2, mode="exp_range", rate=0.5), {0: 0.5, 1: 0.75, 2: 0.75, 3: 0.5625, 6: 0.515625}
+    yield everstep.Noam(2.0, 4, 4), {0: 0.125, 3: 0.5, 15: 0.25, 2**24 - 1: 2.0**-12, 2**40 - 1: 2.0**-20}
+    yield everstep.InverseSquareRoot(0.5, 4), {0: 0.5, 4: 0.5, 16: 0.25, 2**30: 2.0**-15}
+    yield everstep.Warmup(everstep.InverseSquareRoot(0.5, 4), 4), {0: 0, 2: 0.25, 4: 0.5, 16: 0.25}
+    yield everstep.WarmupStableDecay(1.0, 4, 2, 4, start=0.5, end=0.2), {0: 0.5, 2: 0.75, 4: 1, 6: 1, 8: 0.6, 10: 0.2}
+    yield everstep.WarmupStableDecay(1.0, 0, 2, 4, shape="cosine"), {0: 1, 2: 1, 4: 0.5, 6: 0, 7: 0}
+    yield everstep.WarmupStableDecay(1.0, 0, 2, 4, end=0.5, shape="sqrt"), {2: 1, 3: 0.75, 6: 0.5, 7: 0.5}
+    yield everstep.Hold(everstep.PolynomialDecay(1.0, 10, 0.0), 4), {0: 1, 3: 0.7, 4: 0.6, 9: 0.6, 2**40: 0.6}
+    yield everstep.AsSchedule(everstep.PolynomialDecay(1.0, 10, 0.0)), {4: 0.6}
 
 
 SCHEDULES = list(by_hand())

@@ -78,6 +78,12 @@ class _NumpyOps(object):
     def arange(self, size):
         return np.arange(size, dtype=np.int32)
 
+    def native_schedule(self, schedule, count):
+        """Returns the value of a framework's schedule at a count, where it has one here."""
+        value = schedule(np.float32(count))
+        value = value.detach().cpu() if hasattr(value, "detach") else value  # torch
+        return float(value.eval() if hasattr(value, "graph") and hasattr(value, "eval") else value)
+
     def __getattr__(self, name):
         if name in COMPOSED:
             return composed(name, self)

@@ -26,7 +26,7 @@ from everstep.optimizers.contract.checks import compute_dtype
 from everstep.optimizers.contract.configured import once
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import Definition, assign
-from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.schedule_base import Schedule
 from everstep.optimizers.contract.trees import Names, flat, flatten, tree, walk
 from everstep.optimizers.contract.verbs import defines
 
@@ -289,9 +289,10 @@ class Missed(object):
         return OrderedDict((name, self._hyper(place, name)) for place, name in names)
 
     def _hyper(self, place, name):
-        """Returns a hyper or scalar at the missed update. An everstep schedule is evaluated again, at that update."""
+        """Returns a hyper or scalar at the missed update. An everstep schedule is evaluated again, at that update,
+        unless a framework computes a part of it."""
         hyper = self.host.given(name) if name in flat(self.rule, "hyper") else None
-        if isinstance(hyper, Schedule):
+        if isinstance(hyper, Schedule) and not hyper._natives():
             count = self.tracer.once("replayed updates", lambda: self._t() - 1)
             return self.tracer.scheduled(hyper, count)
         return self.tracer.leaf(("history", place + 1))

@@ -13,6 +13,7 @@ from everstep.compat.engine.tracing import collected, measured, updated
 from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.rules.shapes import result_shape
 from everstep.errors import RuleError, VariableError
+from everstep.optimizers.contract.schedule_base import Schedule
 from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.contract.verbs import defines
 
@@ -104,4 +105,6 @@ class _Symbols(Scope):
 
     def _present(self, name):
         value, is_set = self.step.host.given(name), self.step.host.adapter.sets_hypers
+        if isinstance(value, Schedule) and value._natives():
+            return None
         return None if isinstance(value, float) and is_set else value  # a number that can be set is no constant

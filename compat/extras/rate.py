@@ -96,10 +96,20 @@ def _rate_of_stock(optimizer, api, session):
 def _evaluate(owner, value, session):
     """Returns what a hyper is now, as a float."""
     if isinstance(value, Schedule):
-        return value(updates_so_far(owner, session))
+        return _of_schedule(owner, value, session)
     if callable(value) and hasattr(value, "get_config") and not is_tensor(value):  # a schedule of Keras
         return _of_native_schedule(owner, value, session)
     return _number(owner, value() if is_function(value) else value, session)
+
+
+def _of_schedule(owner, schedule, session):
+    count = updates_so_far(owner, session)
+    counter = getattr(owner, "iterations", None)
+    if not schedule._natives() or _graph_of(counter) is None:
+        return schedule(count)
+    tf = imported_tensorflow()
+    with tf.Graph().as_default(), tf.Session().as_default():  # as below
+        return schedule(count)
 
 
 def _of_native_schedule(owner, schedule, session):

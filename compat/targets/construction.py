@@ -104,6 +104,23 @@ def check_native(bound, native):
             )
         )
     _check_gradients(bound)
+    _check_schedules(bound)
+
+
+def _check_schedules(bound):
+    """Raises HyperTypeError for an everstep.Schedule that has a native schedule of another API in it."""
+    native = native_schedules(bound)
+    for name in bound.hyper_declarations():
+        given = bound.given(name)
+        for part in given._natives() if isinstance(given, Schedule) else ():
+            if native is None or not isinstance(part, native.LearningRateSchedule):
+                raise HyperTypeError(
+                    "{}.{} has {!r} in it, a schedule of another API than {}. {}".format(
+                        bound.owner, name, part, bound.adapter.target,
+                        "This one has no schedules of its own: use everstep's" if native is None
+                        else "Give one of {}, or everstep's".format(native.__name__)
+                    )
+                )
 
 
 def _check_gradients(bound):
@@ -165,10 +182,31 @@ def config_of(bound):
     config = {CONFIG_KEY: bound.definition.get_config(strict=False)}
     for name in bound.hyper_declarations():
         value = written(bound, name)
-        config[attribute(name)] = value.get_config() if isinstance(value, Schedule) else value
+        config[attribute(name)] = _schedule_config(bound, value) if isinstance(value, Schedule) else value
     if bound.gradients is not None:
         config["gradients"] = repr(bound.gradients)
     return config
+
+
+def _schedule_config(bound, schedule):
+    """Returns the config of an everstep.Schedule, with native schedules in it as their own module writes them."""
+    if not schedule._natives():
+        return schedule.get_config()
+    schedules = native_schedules(bound)
+    config = {Schedule.kind: type(schedule).__name__, "module": type(schedule).__module__}
+    for name, value in schedule._values.items():
+        if isinstance(value, Schedule):
+            config[name] = _schedule_config(bound, value)
+        elif isinstance(value, schedules.LearningRateSchedule):
+            config[name] = schedules.serialize(value)
+        else:
+            config[name] = schedule._plain(name)
+    return config
+
+
+def native_schedules(bound):
+    """Returns the native module of schedules; None if the API has none."""
+    return bound.adapter.schedules(type(bound.native).native_base)
 
 
 def written(bound, name):
@@ -177,7 +215,7 @@ def written(bound, name):
     Raises:
         ConfigError: it has no value here.
     """
-    value, schedules = bound.adapter.read(name), bound.adapter.schedules(type(bound.native).native_base)
+    value, schedules = bound.adapter.read(name), native_schedules(bound)
     if isinstance(value, Schedule):
         return value
     if schedules is not None and isinstance(value, schedules.LearningRateSchedule):
@@ -232,17 +270,25 @@ def from_config(cls, config, custom_objects=None):
         arguments = () if custom_objects is None else (custom_objects,)
         return stock_class(cls).from_config(config, *arguments)
     schedules = cls.adapter_class.schedules(cls.native_base)
-    native = {
-        name: schedules.deserialize(value, custom_objects=custom_objects)
-        for name, value in config.items()
-        if schedules is not None and isinstance(value, dict) and "class_name" in value
-    }
-    definition, rest = split_config(dict(config, **native), cls.__name__)
+    if schedules is not None:
+        config = {name: _with_schedules(schedules, value, custom_objects) for name, value in config.items()}
+    definition, rest = split_config(config, cls.__name__)
     if type(definition) is not cls.definition_class:
         cls = native_class(cls.adapter_class, type(definition), cls.native_base)
     optimizer = cls.from_definition(definition, **cls.adapter_class.native_keywords(rest))
     remember_saved_model(optimizer._bound)
     return optimizer
+
+
+def _with_schedules(schedules, value, custom_objects):
+    """Returns a value of a config with native schedules in place of their configs."""
+    if not isinstance(value, dict):
+        return value
+    if "class_name" in value:
+        return schedules.deserialize(value, custom_objects=custom_objects)
+    if Schedule.kind not in value:
+        return value
+    return {name: _with_schedules(schedules, inner, custom_objects) for name, inner in value.items()}
 
 
 def _checked(config, owner):

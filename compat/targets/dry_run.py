@@ -73,7 +73,7 @@ def _form(definition):
     ]
     classes = tuple((type(node.definition).serial, node.prefix) for node in walk(tree(definition)))
     values = [(name, owner._values[hyper.name]) for name, (owner, hyper) in flat(definition, "hyper").items()]
-    schedules = tuple((name, type(value)) for name, value in values if isinstance(value, Schedule))
+    schedules = tuple((name, value._structure()) for name, value in values if isinstance(value, Schedule))
     return classes, tuple(options), schedules, tuple(flat(definition, "slot"))
 
 
@@ -134,7 +134,8 @@ def _bound(definition, kept):
     """Returns the `Bound` of a definition for arrays. A hyper that is not of the `kept` types is a number instead."""
     numbers = {}
     for name, (owner, hyper) in flat(definition, "hyper").items():
-        if not isinstance(owner._values[hyper.name], kept):
+        value = owner._values[hyper.name]
+        if not isinstance(value, kept) or isinstance(value, Schedule) and value._natives():
             low = 0.5 if hyper.minimum is None else max(0.5, hyper.minimum)
             numbers[name] = low if hyper.maximum is None else min(low, hyper.maximum)
     bound = _DryRun(definition=with_hypers(definition, numbers) if numbers else definition)._bound

@@ -60,7 +60,7 @@ from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import check_bounds, clip
 from everstep.compat.targets.stock_members import constant, number
 from everstep.errors import StateError, TargetError, UnsupportedError, VariableError
-from everstep.optimizers.contract import VARIABLE, flat, is_tensor, scalar_starts
+from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor, scalar_starts
 from everstep.optimizers.wrappers.clip import Clip
 
 
@@ -338,9 +338,12 @@ class GetUpdatesAdapter(Adapter):
         grads, rule = clip(self.backend, grads, *bounds, one_norm=self.one_norm), self.bound.definition
         if self._is_building or not isinstance(rule, Clip):
             return grads
-        # As of a stock optimizer with bounds, which `from_native` makes a `clip`. In `get_updates` the engine clips.
+        # As of a stock optimizer with bounds, which `from_native` makes a `clip`. In `get_updates` the engine clips, by
+        # schedules too, which no stock optimizer has.
         one_norm = rule.norm is None
-        return clip(self.backend, grads, rule.global_norm if one_norm else rule.norm, rule.value, one_norm)
+        own = [None if isinstance(bound, Schedule) else bound
+               for bound in (rule.global_norm if one_norm else rule.norm, rule.value)]
+        return clip(self.backend, grads, *own, one_norm=one_norm)
 
     def _gradients_of(self, loss, params):
         if self.bound.gradients is not None:

@@ -26,7 +26,7 @@ from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.partitioned import shards_of
 from everstep.compat.targets.sharded import ShardedSlots, name_of, place_of
 from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule, replace_by_schedule
-from everstep.compat.targets.stock_members import schedule_value, searched, slot_lists
+from everstep.compat.targets.stock_members import present_schedule, schedule_value, searched, slot_lists
 from everstep.compat.targets.stored_arrays import StoredArrays
 from everstep.errors import DefinitionError, HyperTypeError, NotBuiltError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, scalar_starts, tree, walk
@@ -145,6 +145,8 @@ class NewStyleAdapter(Adapter):
         value = self.read(name)
         if is_native_schedule(self.bound, value):
             return value(self.counter_of_schedules())
+        if isinstance(value, Schedule):
+            return present_schedule(self.bound, value)
         return hypers.called(self.bound, name, value) if is_function(value) else value
 
     def read(self, name):

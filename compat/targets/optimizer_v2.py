@@ -64,7 +64,7 @@ from everstep.compat.targets.optimizer_v2_slots import STOCK_ORDERS, is_plain, m
 from everstep.compat.targets.partitioned import shards_of
 from everstep.compat.targets.sharded import ShardedSlots, check_not_whole, name_of, place_of
 from everstep.compat.targets.since_v2 import is_native_schedule, module_of, update_everywhere
-from everstep.compat.targets.stock_members import constant, present_rate
+from everstep.compat.targets.stock_members import constant, present_rate, present_schedule
 from everstep.errors import NotBuiltError, SlotError, VariableError
 from everstep.optimizers.contract import Schedule, is_tensor, scalar_starts
 
@@ -129,7 +129,9 @@ class V2Adapter(Adapter):
 
     def present(self, name):
         value = self.read(name)
-        if hasattr(value, "assign") or isinstance(value, Schedule):
+        if isinstance(value, Schedule):
+            return present_schedule(self.bound, value, "float32")
+        if hasattr(value, "assign"):
             return value
         if is_native_schedule(self.bound, value):
             return value(self.backend.tf.cast(self.counter("updates"), "float32"))

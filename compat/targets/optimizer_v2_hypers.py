@@ -48,7 +48,7 @@ def shown(bound, schedule):
     """Returns an everstep.Schedule as users see it: as one of Keras too, whose values TensorBoard draws."""
 
     def call(self, step):
-        return schedule_value(bound, schedule, lambda: bound.backend.tf.cast(step, "int64"))
+        return schedule_value(bound, schedule, lambda: bound.backend.tf.cast(step, "int64"), "float32")
 
     base = bound.adapter.schedules(type(bound.native).native_base).LearningRateSchedule
     members = {

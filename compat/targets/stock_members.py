@@ -44,13 +44,45 @@ def present_rate(bound):
     return rate
 
 
-def schedule_value(bound, schedule, read_count=None):
-    """Returns the value of an everstep.Schedule at a count of updates; by default that of the next step."""
-    backend, tracer = bound.backend, Tracer("float32", bound.backend.stored("int64"))
+class _WithNatives(Tracer):
+    """A tracer of schedules that may have native ones in them. Those are leaves: their framework computes them."""
+
+    def __init__(self, dtype, integer):
+        super(_WithNatives, self).__init__(dtype, integer)
+        self.natives = {}  # {leaf's name: (native schedule, count)}
+
+    def native_schedule(self, schedule, count):
+        """Returns the value of a native schedule at a count."""
+        name = "native schedule", len(self.natives)
+        self.natives[name] = schedule, self.as_value(count)
+        return self.leaf(name, shape=())
+
+
+def schedule_value(bound, schedule, read_count=None, native_counts=None):
+    """Returns the value of an everstep.Schedule at a count of updates; by default that of the next step.
+
+    Args:
+        read_count: returns the count. Default None: the number of updates so far.
+        native_counts: the dtype of counts that the API gives to its own schedules. Default None: that of its counters.
+    """
+    backend, tracer = bound.backend, _WithNatives("float32", bound.backend.stored("int64"))
     read_count = read_count or (lambda: bound.read_counter("updates"))
     value = schedule.value(tracer, tracer.count_leaf(("count", "updates"), shape=()))
-    interpreter = Interpreter(backend, lambda leaf: backend.cast(read_count(), tracer.integer))
+
+    def read(leaf):
+        if leaf not in tracer.natives:
+            return backend.cast(read_count(), tracer.integer)
+        native, count = tracer.natives[leaf]
+        count = interpreter.lower(count.exact.integer if count.exact else count)
+        return backend.cast(native(backend.cast(count, native_counts) if native_counts else count), tracer.dtype)
+
+    interpreter = Interpreter(backend, read)
     return interpreter.lower(tracer.as_value(value))
+
+
+def present_schedule(bound, schedule, native_counts=None):
+    """Returns an everstep.Schedule itself, or its present value if native schedules are in it."""
+    return schedule_value(bound, schedule, None, native_counts) if schedule._natives() else schedule
 
 
 def kept(name, make):

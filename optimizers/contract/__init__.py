@@ -16,7 +16,7 @@ from everstep.optimizers.contract.decoupled import Decoupled
 from everstep.optimizers.contract.definition import Definition, Variable, assign, total
 from everstep.optimizers.contract.kernel_names import kernel, kernel_of
 from everstep.optimizers.contract.refreshing import has_refresh, refresh
-from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.schedule_base import Schedule, at_present
 from everstep.optimizers.contract.trees import (
     Names,
     changed_hypers,

@@ -56,6 +56,12 @@ def is_tensor(value):
     return hasattr(value, "dtype") and (hasattr(value, "get_shape") or hasattr(value, "shape"))
 
 
+def is_native_schedule(value):
+    """Returns whether a value looks like a framework's schedule object, such as Keras's LearningRateSchedule."""
+    is_ours = hasattr(type(value), "declared_order")
+    return callable(value) and not isinstance(value, type) and not is_ours and hasattr(value, "get_config")
+
+
 def static_shape(tensor):
     """Returns a tensor's static shape as a tuple, None for each unknown dimension; None if its rank is unknown."""
     shape = tensor.get_shape() if hasattr(tensor, "get_shape") else tensor.shape

@@ -149,16 +149,30 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         config = {self.kind: type(self).__name__, "module": type(self).__module__}
         for name, value in self._values.items():
             if isinstance(value, Configured):
-                config[name] = value.get_config(strict)
-            elif _is_plain(value):
-                config[name] = value
-            elif strict:
-                raise ConfigError(
-                    "{}.{} is {!r}, which cannot be written to a config; give a number or an everstep.Schedule".format(
-                        type(self).__name__, name, value
-                    )
-                )
+                if strict or value._is_whole():
+                    config[name] = value.get_config(strict)
+            elif strict or _is_plain(value):
+                config[name] = self._plain(name)
         return config
+
+    def _is_whole(self):
+        """Returns whether a config that leaves out what is not plain still has it. Half a schedule would be another."""
+        return True
+
+    def _plain(self, name):
+        """Returns an argument as a config has it. Raises ConfigError if it is not plain.
+
+        Args:
+            name: the argument's name.
+        """
+        value = self._values[name]
+        if not _is_plain(value):
+            raise ConfigError(
+                "{}.{} is {!r}, which cannot be written to a config; give a number or an everstep.Schedule".format(
+                    type(self).__name__, name, value
+                )
+            )
+        return value
 
     @classmethod
     def from_config(cls, config):

@@ -186,7 +186,8 @@ class Option(Declaration):
         default: the value if the argument is not given. Without it the argument must be given.
         choices: a tuple of the values allowed. Default None: any value of the type.
         minimum, maximum: inclusive bounds of a number. Default None: no bound.
-        schedule: True to allow an `everstep.Schedule` too, which the verbs evaluate themselves. Default False.
+        schedule: True to allow an `everstep.Schedule` too, which the verbs evaluate themselves; "any" to allow native
+            schedules and functions as well. Default False.
 
     Raises:
         DefinitionError: the default does not fit the other arguments, or the name is reserved. Raised when the class is
@@ -214,9 +215,9 @@ class Option(Declaration):
         return instance._values[self.name]
 
     def check(self, owner, value):
-        if self.schedule and is_a("schedule", value):
-            return value
         what = "{}.{}".format(owner, self.name)
+        if self.schedule and self._is_schedule(what, value):
+            return value
         default_type = type(self.default)
         if self.choices is not None:
             if value not in self.choices:
@@ -240,6 +241,13 @@ class Option(Declaration):
         # JSON has neither tuples nor NumPy numbers. A list could change, and a definition must not.
         value = value.item() if isinstance(value, np.generic) else value
         return tuple(value) if isinstance(value, list) else value
+
+    def _is_schedule(self, what, value):
+        if self.schedule == "any":
+            return callable(value) and not isinstance(value, type) and not is_tensor(value)
+        if is_a("schedule", value) and value._natives():
+            raise HyperTypeError("{} takes no native schedule, nor one in another: got {!r}".format(what, value))
+        return is_a("schedule", value)
 
 
 class Slot(Declaration):

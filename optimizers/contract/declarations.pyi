@@ -52,7 +52,7 @@ class Option(Declaration, Generic[_T_co]):
     choices: Sequence[Any] | None
     minimum: float | None
     maximum: float | None
-    schedule: bool
+    schedule: bool | str
     # The default gives the type. With choices a subclass may have another default, so there it is left open.
     @overload
     def __init__(self: Option[bool], default: bool) -> None: ...
@@ -73,7 +73,7 @@ class Option(Declaration, Generic[_T_co]):
         choices: Sequence[Any] | None = None,
         minimum: float | None = None,
         maximum: float | None = None,
-        schedule: bool = False,
+        schedule: bool | str = False,
     ) -> None: ...
     @overload
     def __get__(self, instance: None, owner: Any = None) -> Self: ...

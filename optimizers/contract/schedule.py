@@ -1,101 +1,12 @@
-"""Schedules: hypers that change with the number of updates. The same object works on every target."""
+"""Schedules that decay, with or without a warm-up."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.errors import HyperTypeError, HyperValueError, RuleError, UnsupportedError
-from everstep.optimizers.contract.binder import binder
+from everstep.errors import HyperTypeError, HyperValueError
 from everstep.optimizers.contract.checks import check_number
-from everstep.optimizers.contract.configured import Configured
 from everstep.optimizers.contract.declarations import option
-
-_OF_VARIABLES = frozenset(["assign", "dtype", "eval", "numpy"])  # what Keras's get_value and set_value read
-
-
-class Schedule(Configured):
-    """Base class of schedules: a hyper's value as a function of the number of updates so far.
-
-    A subclass declares its settings as options and defines `value`. The definition evaluates the schedule at each step.
-    It counts updates, not steps: with `accumulate` there are fewer. Calling a schedule evaluates it with NumPy and
-    returns a float:
-
-    >>> import everstep
-    >>> class Halving(everstep.Schedule):
-    ...     initial = everstep.option(0.1)
-    ...     def value(self, ops, updates):
-    ...         return self.initial * 0.5**updates
-    >>> Halving(1.0)(2)
-    0.25
-    >>> everstep.optimizers.SGD(Halving(1.0)).learning_rate
-    Halving(initial=1.0)
-
-    Args: the options that the subclass declares, in the order of the class body.
-
-    Raises:
-        DefinitionError: an argument is missing or unknown.
-        HyperTypeError: an argument is of the wrong type.
-        HyperValueError: an argument is outside of its bounds.
-    """
-
-    kind = "schedule"
-    verbs = ("value",)
-
-    def value(self, ops, updates):
-        """Returns the value for the next update. A subclass must define it.
-
-        Args:
-            ops: the operations, see `everstep.Definition`.
-            updates: the number of updates so far, from 0.0: a single float, which knows its integer: see `t` of
-                `everstep.Definition`.
-
-        Returns:
-            A single float.
-
-        Raises:
-            RuleError: the class does not define it.
-        """
-        raise RuleError("{} must define value(self, ops, updates)".format(type(self).__name__))
-
-    def __getattr__(self, name):
-        message = "{} has no attribute {!r}".format(type(self).__name__, name)
-        if name in _OF_VARIABLES:
-            message += "; it is a schedule, which sets the value at every step, not a variable to read or set"
-        raise AttributeError(message)
-
-    def __call__(self, updates):
-        """Returns the value after a number of updates, as a float."""
-        return float(self.value(binder.numpy_ops, np.float64(updates)))
-
-    def plot(self, updates=1000, axes=None, **line):
-        """Draws the values with matplotlib, which must be installed.
-
-        Args:
-            updates: the number of updates to draw, an int. Default 1000.
-            axes: the matplotlib axes to draw on. Default: `matplotlib.pyplot.gca()`.
-            **line: keywords of `axes.plot`, such as label.
-
-        Returns:
-            The axes.
-
-        Raises:
-            HyperValueError: `updates` is less than 1.
-            UnsupportedError: matplotlib is not installed.
-        """
-        if updates < 1:
-            raise HyperValueError("updates must be at least 1, the number of updates to draw; got {!r}".format(updates))
-        if axes is None:
-            try:
-                from matplotlib import pyplot
-            except ImportError as error:
-                raise UnsupportedError(
-                    "plot draws with matplotlib, which cannot be imported ({}): python -m pip install matplotlib, or "
-                    "call the schedule with a number of updates".format(error)
-                )
-            axes = pyplot.gca()
-        places = sorted({int(place) for place in np.linspace(0, updates, 1001)})
-        axes.plot(places, [self(place) for place in places], **dict({"label": repr(self)}, **line))
-        axes.set_xlabel("updates")
-        return axes
+from everstep.optimizers.contract.schedule_base import Schedule, value_at
 
 
 class InverseTimeDecay(Schedule):
@@ -328,7 +239,7 @@ class Warmup(Schedule):
     Warmup(PolynomialDecay(rate, decay_steps=all_updates - steps, end=0), steps, shift=True).
 
     Args:
-        of: a number or another schedule. Default 0.001.
+        of: a number, another schedule, a native schedule or a function, as for `everstep.AsSchedule`. Default 0.001.
         steps: the number of updates of the warmup. Default 1.
         start: the value at 0 updates. Default 0.
         shift: True to start the other schedule after the warmup. Default False.
@@ -339,14 +250,12 @@ class Warmup(Schedule):
     0.5
     """
 
-    of = option(1e-3, schedule=True)
+    of = option(1e-3, schedule="any")
     steps = option(1.0, minimum=1e-30)
     start = option(0.0)
     shift = option(False)
 
     def value(self, ops, updates):
-        first, then = self.of, self.of
-        if isinstance(self.of, Schedule):
-            first = self.of.value(ops, updates * 0)
-            then = self.of.value(ops, ops.maximum(updates - self.steps, 0) if self.shift else updates)
+        first = value_at(self.of, ops, updates * 0)
+        then = value_at(self.of, ops, ops.maximum(updates - self.steps, 0) if self.shift else updates)
         return ops.where(updates < self.steps, self.start + (first - self.start) * updates / self.steps, then)

@@ -1,14 +1,9 @@
 # Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py
 from typing import Any
 
-from everstep.optimizers.contract.configured import Configured
 from everstep.optimizers.contract.declarations import Option
-
-class Schedule(Configured):
-    verbs: Any
-    def value(self, ops: Any, updates: Any, /) -> Any: ...
-    def __call__(self, updates: Any) -> Any: ...
-    def plot(self, updates: Any = 1000, axes: Any = None, **line: Any) -> Any: ...
+from everstep.optimizers.contract.schedule_base import Schedule
+from everstep.optimizers.contract.types import HyperValue
 
 class InverseTimeDecay(Schedule):
     initial: Option[float]
@@ -82,13 +77,13 @@ class CosineDecayRestarts(Schedule):
     ) -> None: ...
 
 class Warmup(Schedule):
-    of: Option[float | Schedule]
+    of: Option[HyperValue]
     steps: Option[float]
     start: Option[float]
     shift: Option[bool]
     def __init__(
         self,
-        of: float | Schedule = 0.001,
+        of: HyperValue = 0.001,
         steps: float = 1.0,
         start: float = 0.0,
         shift: bool = False,

@@ -2,7 +2,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.schedule_base import Schedule
 
 class _Scalar(Protocol):
     """A tensor, variable or array of any framework."""

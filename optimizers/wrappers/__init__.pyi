@@ -4,7 +4,7 @@ from typing import Any, Literal
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.declarations import Hyper, Option, Scalar, Slot
 from everstep.optimizers.contract.definition import Definition
-from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.schedule_base import Schedule
 from everstep.optimizers.contract.types import HyperValue
 
 class Accumulate(Wrapper):
@@ -22,11 +22,11 @@ class Accumulate(Wrapper):
     ) -> None: ...
 
 class Cautious(Wrapper):
-    xi: Option[float]
+    xi: Option[float | Schedule]
     def __init__(
         self,
         inner: Definition,
-        xi: float = 0.001,
+        xi: float | Schedule = 0.001,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = ...,
         dense_ok: bool = ...,
@@ -46,11 +46,11 @@ class Centralize(Wrapper):
     ) -> None: ...
 
 class Clip(Wrapper):
-    norm: Option[float | None]
-    global_norm: Option[float | None]
-    value: Option[float | None]
+    norm: Option[float | None | Schedule]
+    global_norm: Option[float | None | Schedule]
+    value: Option[float | None | Schedule]
     value_first: Option[bool]
-    unit_norm: Option[float | None]
+    unit_norm: Option[float | None | Schedule]
     percentile: Option[float | None]
     axes: Option[Any]
     height_1: Scalar
@@ -65,11 +65,11 @@ class Clip(Wrapper):
     def __init__(
         self,
         inner: Definition,
-        norm: float | None = None,
-        global_norm: float | None = None,
-        value: float | None = None,
+        norm: float | None | Schedule = None,
+        global_norm: float | None | Schedule = None,
+        value: float | None | Schedule = None,
         value_first: bool = False,
-        unit_norm: float | None = None,
+        unit_norm: float | None | Schedule = None,
         percentile: float | None = None,
         axes: Any = ...,
         *,
@@ -271,14 +271,14 @@ class RateDecay(Wrapper):
 class SharpnessAware(Wrapper):
     rho: Hyper
     adaptive: Option[bool]
-    eta: Option[float]
+    eta: Option[float | Schedule]
     start: Slot
     def __init__(
         self,
         inner: Definition,
         rho: HyperValue = 0.05,
         adaptive: bool = False,
-        eta: float = 0.01,
+        eta: float | Schedule = 0.01,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = ...,
         dense_ok: bool = ...,
@@ -304,17 +304,17 @@ def accumulate(
     reduction: Literal["mean", "sum"] = "mean",
 ) -> Accumulate: ...
 
-def cautious(definition: Definition, xi: float = 0.001) -> Cautious: ...
+def cautious(definition: Definition, xi: float | Schedule = 0.001) -> Cautious: ...
 
 def centralize(definition: Definition, minimum_rank: int = 2) -> Centralize: ...
 
 def clip(
     definition: Definition,
-    norm: float | None = None,
-    global_norm: float | None = None,
-    value: float | None = None,
+    norm: float | None | Schedule = None,
+    global_norm: float | None | Schedule = None,
+    value: float | None | Schedule = None,
     value_first: bool = False,
-    unit_norm: float | None = None,
+    unit_norm: float | None | Schedule = None,
     percentile: float | None = None,
 ) -> Clip: ...
 
@@ -386,7 +386,7 @@ def sharpness_aware(
     definition: Definition,
     rho: HyperValue = 0.05,
     adaptive: bool = False,
-    eta: float = 0.01,
+    eta: float | Schedule = 0.01,
 ) -> SharpnessAware: ...
 
 def stochastic_weight_averaging(

@@ -2,7 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract import Schedule, Wrapper, defines, option, slot
+from everstep.optimizers.contract import Wrapper, at_present, defines, option, slot
 
 
 class Accumulate(Wrapper):
@@ -82,8 +82,7 @@ class Accumulate(Wrapper):
         return {"inner": self.inner.measure(ops, reduced, var, slots.inner, hyper.inner)}
 
     def should_update(self, ops, hyper):
-        steps = self.steps
-        return hyper.pending >= (steps.value(ops, hyper.updates) if isinstance(steps, Schedule) else steps)
+        return hyper.pending >= at_present(self.steps, ops, hyper)
 
     def update(self, ops, grad, var, slots, hyper, t):
         reduced = self._reduced(slots.sum, hyper)

@@ -2,7 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract import Wrapper, assign, defines, option
+from everstep.optimizers.contract import Wrapper, assign, at_present, defines, option
 
 
 class Cautious(Wrapper):
@@ -29,7 +29,8 @@ class Cautious(Wrapper):
 
     Args:
         inner: The definition that updates.
-        xi: The least mean of a mask, more than 0: no step grows by more than 1 / xi. Default 0.001.
+        xi: The least mean of a mask, more than 0: no step grows by more than 1 / xi. Default 0.001. It can be an
+            everstep schedule.
 
     >>> import numpy, everstep
     >>> weights = numpy.zeros(2)
@@ -42,7 +43,7 @@ class Cautious(Wrapper):
     """
 
     prefix = "cautious"
-    xi = option(1e-3, minimum=1e-30)
+    xi = option(1e-3, minimum=1e-30, schedule=True)
     locality = "variable"  # type: ignore[assignment]
 
     def _check(self):
@@ -59,7 +60,7 @@ class Cautious(Wrapper):
         change, new = super(Cautious, self).update(ops, grad, var, slots, hyper, t)
         change = var - change.value if isinstance(change, assign) else change
         mask = ops.where(change * grad > 0, ops.ones_like(grad), 0)
-        return change * mask / ops.maximum(ops.mean(mask), self.xi), new
+        return change * mask / ops.maximum(ops.mean(mask), at_present(self.xi, ops, hyper)), new
 
 
 def cautious(definition, xi=1e-3):

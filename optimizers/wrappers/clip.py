@@ -2,7 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract import Wrapper, defines, option, total
+from everstep.optimizers.contract import Wrapper, at_present, defines, option, total
 from everstep.optimizers.contract.quantile import quantile, quantile_scalars, with_number
 
 
@@ -45,7 +45,8 @@ class Clip(Wrapper):
 
     Args:
         inner: The definition that updates.
-        norm: Bound of each variable's norm, at least 0. Default None: no bound. One of the five bounds is needed.
+        norm: Bound of each variable's norm, at least 0, or an everstep schedule of bounds, as for the next three too.
+            Default None: no bound. One of the five bounds is needed.
         global_norm: Bound of the norm over all variables, at least 0; not together with norm. Default None: no bound.
         value: Bound of each element, at least 0. Default None: no bound.
         value_first: True to clip elements before the norm, False to clip them after it. Default False.
@@ -64,11 +65,11 @@ class Clip(Wrapper):
     """
 
     prefix = "clip"
-    norm = option(None, minimum=0)
-    global_norm = option(None, minimum=0)
-    value = option(None, minimum=0)
+    norm = option(None, minimum=0, schedule=True)
+    global_norm = option(None, minimum=0, schedule=True)
+    value = option(None, minimum=0, schedule=True)
     value_first = option(False)
-    unit_norm = option(None, minimum=0)
+    unit_norm = option(None, minimum=0, schedule=True)
     percentile = option(None, minimum=0, maximum=100)
     axes = option((0,))
     vars().update(quantile_scalars(lambda rule: rule.percentile is not None))
@@ -121,7 +122,7 @@ class Clip(Wrapper):
         return self.inner.without_grad
 
     def measure(self, ops, grad, var, slots, hyper):
-        square_sum = ops.sum(ops.square(self._bounded(ops, grad) if self.value_first else grad))
+        square_sum = ops.sum(ops.square(self._bounded(ops, grad, hyper) if self.value_first else grad))
         return {"square_sum": square_sum if self.norm is not None else total(square_sum)}
 
     def advance(self, ops, scalars, hyper, t):
@@ -136,24 +137,28 @@ class Clip(Wrapper):
     def update(self, ops, grad, var, slots, hyper, t):
         return super(Clip, self).update(ops, self._clipped(ops, grad, hyper, var), var, slots, hyper, t)
 
-    def _bounded(self, ops, grad):
-        return grad if self.value is None else ops.clip(grad, -self.value, self.value)
+    def _bounded(self, ops, grad, hyper):
+        if self.value is None:
+            return grad
+        bound = at_present(self.value, ops, hyper)
+        return ops.clip(grad, -bound, bound)
 
     def _clipped(self, ops, grad, hyper, var=None):
         if self.value_first:
-            grad = self._bounded(ops, grad)
+            grad = self._bounded(ops, grad, hyper)
         if self.unit_norm is not None and var is not None:  # it is None in `collect`, which then has no use
-            norm, bound = self._unit_norms(ops, grad), self.unit_norm * ops.maximum(self._unit_norms(ops, var), 1e-3)
+            norm, least = self._unit_norms(ops, grad), ops.maximum(self._unit_norms(ops, var), 1e-3)
+            bound = at_present(self.unit_norm, ops, hyper) * least
             grad = grad * ops.where(norm > bound, bound / ops.maximum(norm, 1e-6), 1.0)
         if self._measures:
             norm, bound = ops.sqrt(hyper.square_sum), self._bound(ops, hyper)
             grad = grad * ops.where(norm > bound, bound / ops.maximum(norm, 1e-30), 1.0)
-        return grad if self.value_first else self._bounded(ops, grad)
+        return grad if self.value_first else self._bounded(ops, grad, hyper)
 
     def _bound(self, ops, hyper):
         if self.percentile is not None:
             return quantile(ops, hyper, self.percentile / 100)
-        return self.norm if self.norm is not None else self.global_norm
+        return at_present(self.norm if self.norm is not None else self.global_norm, ops, hyper)
 
     def _unit_norms(self, ops, value):
         return ops.sqrt(ops.sum(value * value, axis=self.axes, keepdims=True)) if self.axes else ops.abs(value)

@@ -10,7 +10,7 @@ from everstep.optimizers.contract.checks import TEXT, check_pattern
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.declarations import Child, option
 from everstep.optimizers.contract.declared import Declared
-from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.schedule_base import Schedule
 from everstep.optimizers.contract.trees import Names, flat, later
 from everstep.optimizers.contract.verbs import defines
 

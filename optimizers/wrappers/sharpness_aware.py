@@ -2,7 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract import Wrapper, assign, chosen, defines, hyper, option, slot, total
+from everstep.optimizers.contract import Wrapper, assign, at_present, chosen, defines, hyper, option, slot, total
 
 
 class SharpnessAware(Wrapper):
@@ -39,7 +39,7 @@ class SharpnessAware(Wrapper):
         inner: The definition that updates.
         rho: The distance to the worse point. Default 0.05.
         adaptive: True to measure the distance relative to the size of each weight. Default False.
-        eta: Added to that size. Default 0.01.
+        eta: Added to that size. Default 0.01. It can be an everstep schedule.
 
     >>> import numpy, everstep
     >>> weights = numpy.full(1, 2.0)  # of loss = weights ** 2 / 2
@@ -57,7 +57,7 @@ class SharpnessAware(Wrapper):
     zero_grad_is_noop = False  # type: ignore[assignment]  # a row may have had a gradient at the first point
     rho = hyper(0.05, minimum=0)
     adaptive = option(False)
-    eta = option(0.01, minimum=0)
+    eta = option(0.01, minimum=0, schedule=True)
     start = slot()
 
     def _check(self):
@@ -75,7 +75,7 @@ class SharpnessAware(Wrapper):
         return hyper.pending >= 2
 
     def measure(self, ops, grad, var, slots, hyper):
-        scaled = self._size(ops, var) * grad
+        scaled = self._size(ops, var, hyper) * grad
         start = self._start(ops, var, slots, hyper)
         inner = self.inner.measure(ops, grad, start, slots.inner, hyper.inner)
         return {"inner": inner, "squares": total(ops.sum(scaled * scaled))}
@@ -84,7 +84,7 @@ class SharpnessAware(Wrapper):
         start = self._start(ops, var, slots, hyper)
         change, inner = ops.update_of(self.inner, grad, start, slots.inner, hyper.inner, t)
         value = change.value if isinstance(change, assign) else start - change
-        size = self._size(ops, var)
+        size = self._size(ops, var, hyper)
         worse = var + hyper.rho * size * size * grad / ops.maximum(ops.sqrt(hyper.squares), 1e-12)
         last = self.should_update(ops, hyper)
         inner = chosen(ops, last, inner, slots.inner)
@@ -93,8 +93,8 @@ class SharpnessAware(Wrapper):
     def _start(self, ops, var, slots, hyper):
         return ops.where(self.should_update(ops, hyper), slots.start, var)
 
-    def _size(self, ops, var):
-        return ops.abs(var) + self.eta if self.adaptive else 1.0
+    def _size(self, ops, var, hyper):
+        return ops.abs(var) + at_present(self.eta, ops, hyper) if self.adaptive else 1.0
 
 
 def sharpness_aware(definition, rho=0.05, adaptive=False, eta=0.01):

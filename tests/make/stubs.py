@@ -24,10 +24,13 @@ BY_HAND = {"everstep.optimizers.contract." + name for name in ("configured", "de
 BY_HAND.add("everstep.compat.targets.native")
 PACKAGES = ("everstep.optimizers.wrappers", "everstep.optimizers")
 MADE_TO_SUBCLASS = {Composite, everstep.Wrapper, everstep.Schedule}  # whose constructors take what a subclass declares
+OPERATORS = {"__call__", "__neg__"}.union(*(("__{}__".format(name), "__r{}__".format(name))
+                                            for name in ("add", "sub", "mul", "truediv")))
 TYPING = {name: "typing" for name in ("Any", "Literal")}
 TYPING.update((kind, "everstep.optimizers.contract.declarations") for kind in ("Child", "Hyper", "Option", "Scalar",
                                                                              "Slot"))
-TYPING.update(Definition="everstep.optimizers.contract.definition", Schedule="everstep.optimizers.contract.schedule",
+TYPING.update(Definition="everstep.optimizers.contract.definition",
+              Schedule="everstep.optimizers.contract.schedule_base",
               HyperValue="everstep.optimizers.contract.types")
 
 
@@ -101,7 +104,7 @@ class Stub:
             body.append("{}: {}".format(name, declared_type(made.declarations[name])))
         inherited = {name for base in made.__bases__ for name in dir(base)} | set(everstep.Definition.verbs)
         for name, value in own.items():
-            if (not name.startswith("_") or name == "__call__") and name not in declared and name not in inherited:
+            if (not name.startswith("_") or name in OPERATORS) and name not in declared and name not in inherited:
                 body.append(self.member(name, value, name in getattr(made, "verbs", ())))
         if made not in MADE_TO_SUBCLASS:
             body.append(self.constructor(made, inspect.signature(made).parameters.values()))
@@ -171,6 +174,8 @@ def option_type(option):
     kind = type(default).__name__ if isinstance(default, (bool, int, float, str)) else "Any"
     if default is None and option.minimum is not None:
         kind = "float | None"
+    if option.schedule == "any":
+        return "HyperValue"
     return kind + " | Schedule" if option.schedule and kind != "Any" else kind
 
 

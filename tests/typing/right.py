@@ -109,6 +109,7 @@ everstep.accumulate(Sign(), steps=Steps())
 everstep.clip(everstep.lookahead(SGD(0.1), sync_period=5), global_norm=1.0)
 everstep.partition({"bias": SGD(0.1)}, default=Adam())
 everstep.Warmup(everstep.ExponentialDecay(0.1, staircase=True), steps=10)(3) + 1.0
+everstep.optimizers.SGD(0.5 * everstep.Warmup(lambda step: 0.5**step, 4) - everstep.Noam() / 2)
 
 # Attributes.
 rate: float = Adam().learning_rate
