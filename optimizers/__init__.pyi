@@ -832,6 +832,37 @@ class SGDW(SGD):
         dense_ok: bool = False,
     ) -> None: ...
 
+class Shampoo(Definition):
+    learning_rate: Hyper
+    momentum: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    beta: Option[float]
+    period: Option[int]
+    max_size: Option[int]
+    sides: Option[Literal["both", "left", "right", "none", "vector"]]
+    m: Slot
+    v: Slot
+    left: Slot
+    right: Slot
+    left_root: Slot
+    right_root: Slot
+    def roots(self, ops: Any, grad: Any, var: Any, slots: Any, hyper: Any) -> Any: ...
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        momentum: HyperValue = 0.0,
+        epsilon: HyperValue = 1e-06,
+        weight_decay: HyperValue = 0.0,
+        beta: float = 1.0,
+        period: int = 10,
+        max_size: int = 4096,
+        sides: Literal["both", "left", "right", "none", "vector"] = "both",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class Tiger(Definition):
     learning_rate: Hyper
     beta: Hyper
@@ -927,6 +958,7 @@ __all__ = [
     "SGD",
     "SGDW",
     "ScheduleFreeAdamW",
+    "Shampoo",
     "SharpnessAware",
     "StochasticWeightAveraging",
     "Tiger",
