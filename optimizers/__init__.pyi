@@ -940,6 +940,72 @@ class SGDW(SGD):
         dense_ok: bool = False,
     ) -> None: ...
 
+class Shampoo(Definition):
+    learning_rate: Hyper
+    momentum: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    beta: Option[float]
+    period: Option[int]
+    max_size: Option[int]
+    sides: Option[Literal["both", "left", "right", "none", "vector"]]
+    m: Slot
+    v: Slot
+    left: Slot
+    right: Slot
+    left_root: Slot
+    right_root: Slot
+    def roots(self, ops: Any, grad: Any, var: Any, slots: Any, hyper: Any) -> Any: ...
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        momentum: HyperValue = 0.0,
+        epsilon: HyperValue = 1e-06,
+        weight_decay: HyperValue = 0.0,
+        beta: float = 1.0,
+        period: int = 10,
+        max_size: int = 4096,
+        sides: Literal["both", "left", "right", "none", "vector"] = "both",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class SOAP(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    shampoo_beta: Option[float | None]
+    period: Option[int]
+    max_size: Option[int]
+    sides: Option[Literal["both", "left", "right", "none"]]
+    m: Slot
+    v: Slot
+    left: Slot
+    left_basis: Slot
+    right: Slot
+    right_basis: Slot
+    def sided(self) -> Any: ...
+    def first_basis(self, ops: Any, grad: Any, var: Any, slots: Any, hyper: Any) -> Any: ...
+    def next_basis(self, ops: Any, grad: Any, var: Any, slots: Any, hyper: Any) -> Any: ...
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.003,
+        beta_1: HyperValue = 0.95,
+        beta_2: HyperValue = 0.95,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.01,
+        shampoo_beta: float | None = None,
+        period: int = 10,
+        max_size: int = 10000,
+        sides: Literal["both", "left", "right", "none"] = "both",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class Tiger(Definition):
     learning_rate: Hyper
     beta: Hyper
@@ -1038,7 +1104,9 @@ __all__ = [
     "RateDecay",
     "SGD",
     "SGDW",
+    "SOAP",
     "ScheduleFreeAdamW",
+    "Shampoo",
     "SharpnessAware",
     "StochasticWeightAveraging",
     "Tiger",

@@ -17,7 +17,7 @@ from everstep.errors import GradientError, RuleError, SlotError, UnsupportedErro
 from everstep.optimizers import SGD, SGDW, AdaBound, AdagradDecay, Adam, AdamW, Lion, RMSprop
 from everstep.optimizers.contract import flat
 from everstep.testing import oracle
-from test_battery import define, definition_classes, golden, ids, takes_catch_up
+from test_battery import define, definition_classes, golden, ids, takes
 
 pytestmark = pytest.mark.shared
 WAYS = [way for way in harness.all_ways() if way.sparse]
@@ -300,7 +300,7 @@ def allowed(definition_class, configuration):
 
 
 LONG = [(each, configuration) for each in definition_classes()
-        for configuration in golden(each).CONFIGURATIONS[-1:] or [{}] if takes_catch_up(define(each, configuration))]
+        for configuration in golden(each).CONFIGURATIONS[-1:] or [{}] if takes(define(each, configuration), "catch_up")]
 
 
 @runs.numpy_cells

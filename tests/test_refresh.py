@@ -52,6 +52,27 @@ def by_hand(start, grads, period, rate):
     return var
 
 
+class Later(Held):
+    """Its scale is set once, its centre at updates 5, 8, 11, ..."""
+
+    @everstep.refresh(every=None)
+    def new_scale(self, ops, grad, var, slots, hyper):
+        return {"scale": ops.abs(grad) + 1}
+
+    @everstep.refresh(every="period", after=2)
+    def new_centre(self, ops, grad, var, slots, hyper):
+        return {"centre": slots.centre + grad}
+
+
+def later_by_hand(start, grads, rate):
+    var, mean, scale, centre = start.astype("float64"), 0.0, np.abs(grads[0]) + 1.0, 0.0
+    for step, grad in enumerate(grads, 1):
+        centre = centre + grad if step in (5, 8, 11) else centre
+        mean = 0.9 * mean + 0.1 * grad
+        var = var - rate * (mean + centre) / scale
+    return var
+
+
 STACKS = {
     "plain": lambda rule: rule,
     "clip": lambda rule: everstep.clip(rule, global_norm=0.7),
@@ -74,6 +95,15 @@ def test_it_runs_at_each_period(way, period):
     trained = runs.trained(way, Held(0.3, period=period), start, KINDS, batches)
     for name, weight in trained.weights().items():
         expected = by_hand(start[name], [batch[name] for batch in batches], period, 0.3)
+        assert np.abs(weight - expected).max() < 1e-5 * np.abs(expected).max(), name
+
+
+@pytest.mark.parametrize("way", harness.one_of_each_target(WAYS), ids=harness.way_name)
+def test_it_runs_once_and_later(way):
+    start, batches = start_and_batches(12)
+    trained = runs.trained(way, Later(0.1, period=3), start, KINDS, batches)
+    for name, weight in trained.weights().items():
+        expected = later_by_hand(start[name], [batch[name] for batch in batches], 0.1)
         assert np.abs(weight - expected).max() < 1e-5 * np.abs(expected).max(), name
 
 
@@ -114,6 +144,9 @@ def refused(error, **body):
 def test_what_is_refused():
     with pytest.raises(DefinitionError, match="whole number from 1"):
         everstep.refresh(every=0)
+    for arguments in (2, -1), (2, 1.5), (None, 1), (None, 0):
+        with pytest.raises(DefinitionError, match="refresh.after=.*whole number from 0, beside `every`"):
+            everstep.refresh(*arguments)
     with pytest.raises(HyperValueError, match="period is how many updates lie between two of new_scale"):
         Held(period=0)
     with pytest.raises(DefinitionError, match='takes only sparse="exact"'):

@@ -28,7 +28,7 @@ AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "matrix",
                "examples", "api", os.path.join("website", "README.md"))
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.S | re.M)
 LINK = re.compile(r"\]\((?!\w+:|#)([^()\s#]+)(#[^()\s]*)?\)")
-FAMILY_ORDER = ("gradient descent", "Adagrad", "Adam", "signs")
+FAMILY_ORDER = ("gradient descent", "Adagrad", "Adam", "second order", "signs")
 
 
 def write(folder, pictures):

@@ -11,7 +11,7 @@ from everstep.compat.engine.lowering import STRATEGIES
 from everstep.compat.engine.variable_view import LAST_WINDOW
 from everstep.compat.ways.known import quickest
 from everstep.compat.ways.runs import DENSE, NONE
-from everstep.errors import CheckError, RuleError
+from everstep.errors import CheckError, DefinitionError, RuleError
 from everstep.optimizers.contract.definition import Definition
 from everstep.optimizers.contract.kernel_names import kernel_of
 from everstep.optimizers.contract.schedule import InverseTimeDecay
@@ -26,11 +26,11 @@ ACCUMULATED = 4
 MOST_MISSED, FEW = 600, 25  # steps
 
 
-def takes_catch_up(definition):
-    """Returns whether a row can miss steps and catch up."""
+def takes(definition, sparse):
+    """Returns whether a definition can be made with "rows" or "catch_up", and then differs from "exact"."""
     try:
-        return not definition.replace(sparse="catch_up").zero_grad_is_noop
-    except RuleError:
+        return not definition.replace(sparse=sparse).zero_grad_is_noop
+    except (DefinitionError, RuleError):
         return False
 
 
@@ -45,21 +45,21 @@ def gradients(way, definition, settings):
 
 def rows(way, definition, settings):
     """The same with sparse="rows"."""
-    if way.sparse and not definition.children() and not definition.zero_grad_is_noop:
+    if way.sparse and not definition.children() and takes(definition, "rows"):
         return _measured(Trial(way, definition.replace(sparse="rows"), **settings))
     return None
 
 
 def catch_up(way, definition, settings):
     """The same with sparse="catch_up", where the rule has it."""
-    if way.sparse and not definition.children() and takes_catch_up(definition):
+    if way.sparse and not definition.children() and takes(definition, "catch_up"):
         return _measured(Trial(way, definition.replace(sparse="catch_up"), **settings))
     return None
 
 
 def fast_forward(way, definition, settings):
     """Rows miss many steps: at a constant rate, with a schedule and with rates that are set, where a rule has it."""
-    if not (way.sparse and takes_catch_up(definition) and overrides(definition, "fast_forward")):
+    if not (way.sparse and takes(definition, "catch_up") and overrides(definition, "fast_forward")):
         return None
     steps = max(settings["steps"], min(2 * definition.max_replay_steps, MOST_MISSED))
     late, settings = definition.replace(sparse="catch_up"), dict(settings, steps=steps, away=True)

@@ -171,7 +171,7 @@ def _slots(rule, record, value):
             elif initial is VARIABLE:
                 slots[name] = value.copy()
             else:
-                slots[name] = np.ones(shape) * (initial(record) if callable(initial) else initial)
+                slots[name] = np.full(shape, initial(record) if callable(initial) else initial, np.float64)
     return slots
 
 

@@ -52,9 +52,10 @@ class Value(object):
 
     @property
     def shape(self):
-        if self.leaf_shape is None:
-            raise RuleError("only grad, var and slots have a known shape; read it from them")
-        return self.leaf_shape
+        shape = result_shape(self)
+        if shape is None:
+            raise RuleError("the shape of this value is not known; read that of grad, var or a slot")
+        return shape
 
     @property
     def ndim(self):

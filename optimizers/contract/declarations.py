@@ -146,11 +146,8 @@ class Hyper(Declaration):
 
     def read(self, instance):
         if getattr(_running, "now", False):
-            raise RuleError(
-                "{0}.{1} was read through `self` inside a rule, which would freeze its value; use `hyper.{1}`.".format(
-                    type(instance).__name__, self.name
-                )
-            )
+            form = "{0}.{1} was read through `self` inside a rule, which would freeze its value; use `hyper.{1}`."
+            raise RuleError(form.format(type(instance).__name__, self.name))
         return instance._values[self.name]
 
     def check(self, owner, value):
@@ -164,8 +161,7 @@ class Hyper(Declaration):
         if callable(value) and not isinstance(value, type):
             return value
         raise HyperTypeError(
-            "{} takes a number, a scalar tensor, a callable or an everstep.Schedule; got {!r}".format(what, value)
-        )
+            "{} takes a number, a scalar tensor, a callable or an everstep.Schedule; got {!r}".format(what, value))
 
     def check_tensor(self, what, value):
         if static_shape(value) not in ((), None):
@@ -403,15 +399,18 @@ class Scalar(Declaration):
         self.check_when(what, owner)
 
     def initial_value(self, definition):
-        """Returns the scalar's initial value, a float, in the definition that has it."""
+        """Returns the scalar's initial value, a float.
+
+        Args:
+            definition: the definition that has the scalar.
+        """
         return float(getattr(definition, str(self.init)) if isinstance(self.init, TEXT_OR_BYTES) else self.init)
 
 
 class Child(Declaration):
     """Declares a child: another definition that a wrapper contains. It is an argument of the constructor.
 
-    `everstep.Wrapper` declares `inner = child()`. Verbs call it as `self.NAME`; its state is `slots.NAME`, its hypers
-    are `hyper.NAME`.
+    `everstep.Wrapper` declares `inner = child()`. Verbs call it as `self.NAME`; it has `slots.NAME` and `hyper.NAME`.
     """
 
     kind = "child"
@@ -423,8 +422,7 @@ class Child(Declaration):
     def check(self, owner, value):
         if not is_a("definition", value):
             raise HyperTypeError(
-                "{}.{} takes an everstep definition; got {!r}; {}".format(owner, self.name, value, instead_of(value))
-            )
+                "{}.{} takes an everstep definition; got {!r}; {}".format(owner, self.name, value, instead_of(value)))
         return value
 
 

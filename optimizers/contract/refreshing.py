@@ -15,7 +15,7 @@ if MYPY:  # Python 2.7 has no typing
 _order = itertools.count()  # Python 2.7 does not keep the order of a class body
 
 
-def refresh(every):
+def refresh(every, after=None):
     """Makes a method run every few updates, before `update`: first at update 1, then at updates 1 + every, ...
 
     The method is `(self, ops, grad, var, slots, hyper) -> {name: new slot}`. Each new slot has the shape and dtype of
@@ -26,10 +26,14 @@ def refresh(every):
     A wrapper around such a rule calls `super().update` or `ops.update_of(self.inner, ...)`, not `self.inner.update`.
 
     Args:
-        every: the number of updates, from 1, or the name of an option that holds it.
+        every: the number of updates, from 1, or the name of an option that holds it. None: only at update 1.
+        after: a number of updates, from 0. The method then runs at updates after + every, after + 2 * every, ...
+
+    Returns:
+        A decorator, which returns the method.
 
     Raises:
-        DefinitionError: `every` is neither a whole number from 1 nor a name.
+        DefinitionError: `every` is neither a whole number from 1 nor a name, or `after` is no whole number from 0.
 
     >>> import everstep
     >>> class Held(everstep.Definition):
@@ -49,30 +53,34 @@ def refresh(every):
     >>> weights.round(3)
     array([0.85, 0.8 ])
     """
-    if not isinstance(every, str) and not _is_period(every):
+    if not (every is None or isinstance(every, str) or _is_whole(every, 1)):
         raise DefinitionError(
             "refresh(every=...) takes a whole number from 1 or the name of an option; got {!r}".format(every))
+    if after is not None and not (every and _is_whole(after, 0)):
+        raise DefinitionError("refresh(after=...) takes a whole number from 0, beside `every`; got {!r}".format(after))
 
     def mark(method):
-        method.everstep_refresh = next(_order), every
+        method.everstep_refresh = next(_order), every, after
         return method
 
     return mark
 
 
-def _is_period(value):
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1
+def _is_whole(value, least):
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def refreshes(definition):
-    """Returns [(name of a method, its period)] of a definition's own methods, in the order of the class body.
+    """Returns [(name of a method, its period, after)] of a definition's own methods, in the order of the class body.
 
     Raises HyperValueError if an option is no period.
     """
-    return [(name, _period(definition, name, every)) for name, (_, every) in type(definition).refresh_methods]
+    marks = type(definition).refresh_methods
+    return [(name, _period(definition, name, every), after) for name, (_, every, after) in marks]
 
 
 def _period(definition, method, every):
+    """Returns a number of updates, or None for a method that runs once."""
     if not isinstance(every, str):
         return every
     declared = definition.declarations.get(every)
@@ -80,7 +88,7 @@ def _period(definition, method, every):
         raise DefinitionError("{}.{} runs every {!r} updates, which is no option of it".format(
             type(definition).__name__, method, every))
     value = definition._values[every]
-    if not _is_period(value):
+    if not _is_whole(value, 1):
         raise HyperValueError(
             "{}: {} is how many updates lie between two of {}, a whole number from 1; got {!r}".format(
                 type(definition).__name__, every, method, value))
@@ -95,7 +103,7 @@ def has_refresh(definition):
 
 def check_refreshes(definition):
     """Raises DefinitionError if a definition with such methods takes rows of sparse gradients alone."""
-    names = ", ".join(name for name, _ in refreshes(definition))
+    names = ", ".join(each[0] for each in refreshes(definition))
     if definition.sparse != "exact":
         raise DefinitionError('{} takes only sparse="exact": {} works on whole variables; got sparse={!r}'.format(
             type(definition).__name__, names, definition.sparse))
@@ -112,17 +120,25 @@ def refreshed_update(ops, definition, grad, var, slots, hyper, t):
     if not type(definition).refresh_methods:
         return definition.update(ops, grad, var, slots, hyper, t)
     changed = {}  # type: dict[str, Any]
-    for name, period in refreshes(definition):
+    for name, period, after in refreshes(definition):
         new = getattr(definition, name)(ops, grad, var, slots, hyper)
         if not isinstance(new, dict):
             raise RuleError("{}.{} must return a dict of slots; it returned {!r}".format(
                 type(definition).__name__, name, new))
         names = sorted(new)
-        due = ops.equal((t - 1) % period, 0)
-        values = ops.values_if(due, [new[each] for each in names], [getattr(slots, each) for each in names])
+        old = [getattr(slots, each) for each in names]
+        values = ops.values_if(_due(ops, t, period, after), [new[each] for each in names], old)
         slots = slots.replaced(dict(zip(names, values)))
         changed.update(zip(names, values))
     returned = definition.update(ops, grad, var, slots, hyper, t)
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], dict):
         return returned[0], dict(changed, **returned[1])
     return returned
+
+
+def _due(ops, t, period, after):
+    if period is None:
+        return ops.equal(t, 1)
+    if after is None:
+        return ops.equal((t - 1) % period, 0)
+    return ops.logical_and(t > after, ops.equal((t - after) % period, 0))
