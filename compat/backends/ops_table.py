@@ -56,9 +56,12 @@ def add_linalg(table, qr, eigh, svd, cholesky, solve, diagonal):
         check_matrix(b)
         return solve(a, b)
 
-    table.update((op, unique) for op, native, unique in (
+    for op, native, unique in (
         ("qr", qr, unique_qr), ("eigh", eigh, unique_eigh), ("svd", svd, unique_svd),
-        ("cholesky", cholesky, checked_cholesky), ("solve", solve, checked_solve)) if native)
+        ("cholesky", cholesky, checked_cholesky), ("solve", solve, checked_solve),
+    ):
+        if native:
+            table[op] = unique
 
 
 def ops_table(module, renamed, special):

@@ -109,10 +109,11 @@ def check_native(bound, native):
 
 def _check_schedules(bound):
     """Raises HyperTypeError for an everstep.Schedule that has a native schedule of another API in it."""
-    native = native_schedules(bound)
-    for name in bound.hyper_declarations():
-        given = bound.given(name)
-        for part in given._natives() if isinstance(given, Schedule) else ():
+    for name, (owner, declared) in bound.hyper_declarations().items():
+        given = owner._values[declared.name]
+        natives = given._natives() if isinstance(given, Schedule) else ()
+        native = native_schedules(bound) if natives else None
+        for part in natives:
             if native is None or not isinstance(part, native.LearningRateSchedule):
                 raise HyperTypeError(
                     "{}.{} has {!r} in it, a schedule of another API than {}. {}".format(

@@ -151,7 +151,9 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             if isinstance(value, Configured):
                 if strict or value._is_whole():
                     config[name] = value.get_config(strict)
-            elif strict or _is_plain(value):
+            elif _is_plain(value):
+                config[name] = value
+            elif strict:
                 config[name] = self._plain(name)
         return config
 

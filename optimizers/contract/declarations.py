@@ -140,9 +140,7 @@ class Hyper(Declaration):
 
     def __init__(self, default=REQUIRED, minimum=None, maximum=None):
         super(Hyper, self).__init__()
-        self.default = default
-        self.minimum = minimum
-        self.maximum = maximum
+        self.default, self.minimum, self.maximum = default, minimum, maximum
 
     def read(self, instance):
         if getattr(_running, "now", False):
@@ -286,10 +284,7 @@ class Slot(Declaration):
 
     def __init__(self, init=0.0, shape=None, dtype=None, when=None):
         super(Slot, self).__init__()
-        self.init = init
-        self.shape = shape
-        self.dtype = dtype
-        self.when = when
+        self.init, self.shape, self.dtype, self.when = init, shape, dtype, when
 
     def initial_value(self, definition):
         """Returns a slot's initial value: a number, VARIABLE for the variable's own value, or a `RandomStart`.
