@@ -226,7 +226,7 @@ def test_sophia_h(place, noise):
         optimizer.step(hessian=[torch.tensor(moved[name] ** 2 * curvatures[name]) for name in sorted(SHAPES)])
         worst = max(worst, apart({name: each.detach().numpy() for name, each in parameters.items()}, after))
     tell("SophiaH, " + noise, {place: worst})
-    assert worst <= 1e-11
+    assert worst <= (1e-11 if MODULES[place] is np else SINGLE)
     shown("pytorch-optimizer", versions("pytorch-optimizer"), "SophiaH, " + noise, STEPS, weights=worst)
 
 
