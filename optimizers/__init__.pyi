@@ -1006,6 +1006,38 @@ class SOAP(Definition):
         dense_ok: bool = False,
     ) -> None: ...
 
+class SophiaH(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    gamma: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    distance: Hyper
+    noise: Option[Literal["normal", "signs"]]
+    seed: Option[int]
+    variable: Option[str]
+    m: Slot
+    h: Slot
+    start: Slot
+    first_grad: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.0006,
+        beta_1: HyperValue = 0.96,
+        beta_2: HyperValue = 0.99,
+        gamma: HyperValue = 0.01,
+        epsilon: HyperValue = 1e-12,
+        weight_decay: HyperValue = 0.0,
+        distance: HyperValue = 0.001,
+        noise: Literal["normal", "signs"] = "normal",
+        seed: int = 0,
+        variable: str = "",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class Tiger(Definition):
     learning_rate: Hyper
     beta: Hyper
@@ -1108,6 +1140,7 @@ __all__ = [
     "ScheduleFreeAdamW",
     "Shampoo",
     "SharpnessAware",
+    "SophiaH",
     "StochasticWeightAveraging",
     "Tiger",
     "Yogi",

@@ -18,7 +18,7 @@ import everstep
 import harness
 import test_battery as battery
 from everstep.errors import GradientError, HyperValueError, SlotError, StateError, UnsupportedError, VariableError
-from everstep.optimizers import SGD, AdagradDA, AdagradDecay, Adam, ProximalGradientDescent, Yogi
+from everstep.optimizers import SGD, AdagradDA, AdagradDecay, Adam, ProximalGradientDescent, SophiaH, Yogi
 
 tf = pytest.importorskip("tensorflow", reason="this cell has no TensorFlow")
 v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
@@ -187,8 +187,8 @@ def test_use_locking(kind, use_locking):
 
 AT_ONCE = ("AssignSub", "AssignSubVariableOp", "ScatterSub", "ResourceScatterSub", "ResourceScatterAdd")
 # Rules that return the new value, and have no kernel for it: that of AdagradDA is a function of sums alone, and the
-# proximal step of the others shrinks the moved variable.
-BY_VALUE = (AdagradDA, ProximalGradientDescent, Yogi)
+# proximal step of the others shrinks the moved variable. SophiaH goes to its second point and back.
+BY_VALUE = (AdagradDA, ProximalGradientDescent, SophiaH, Yogi)
 
 
 @pytest.mark.shared

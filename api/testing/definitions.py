@@ -307,7 +307,7 @@ def check_golden(definition_class, tolerance, arguments, start, grads, expected)
     dtype = np.float32 if getattr(start, "dtype", None) == np.float32 else np.float64
     try:
         weights = np.array(start, dtype, ndmin=1)
-        optimizer = definition_class(**arguments).bind(np)
+        optimizer = training.bound(definition_class(**arguments), np)
         for step, (grad, value) in enumerate(zip(grads, expected), 1):
             with np.errstate(all="ignore"):
                 optimizer.apply_gradients([(np.array(grad, dtype, ndmin=1), weights)])

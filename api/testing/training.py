@@ -5,6 +5,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
+from everstep.compat.targets.fit_multistage import enable_multistage
 from everstep.compat.ways.runs import DENSE, NONE, SPARSE
 from everstep.errors import CheckError
 from everstep.testing.oracle import Oracle, distance, trajectory
@@ -76,6 +77,14 @@ class MovedTooLittle(CheckError):
     """A variable moved by less than its own size, so that rounding would hide mistakes."""
 
 
+def bound(definition, module, **native):
+    """Returns an optimizer of a definition that is passed every gradient of a batch, if it takes several."""
+    optimizer = definition.bind(module, **native)
+    if definition.stages > 1:
+        enable_multistage(optimizer)
+    return optimizer
+
+
 class Trial(object):
     """A definition in one way, to be compared with the oracle.
 
@@ -103,7 +112,7 @@ class Trial(object):
 
     def run(self):
         """Returns a new run that has not trained."""
-        return self.way.run(lambda: self.definition.bind(self.way.module, **self.native), self.start, self.kinds)
+        return self.way.run(lambda: bound(self.definition, self.way.module, **self.native), self.start, self.kinds)
 
     def train(self, run, begin=0, end=None):
         """Trains a run on a part of the batches, and returns it."""

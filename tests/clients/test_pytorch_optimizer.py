@@ -34,6 +34,7 @@ from everstep.optimizers import (
     Lion,
     Muon,
     Prodigy,
+    SophiaH,
     Tiger,
 )
 
@@ -196,6 +197,37 @@ def test_rule(label, make, definition):
     single_on_keras = any(word in label for word in ("MARS", "warm", "CAME"))
     most = 1e-5 if "D-Adapt" in label else 1e-11  # its scalars are float32 here, as Prodigy's
     compare(label, reference(make), definition, most, on_keras=SINGLE if single_on_keras else None)
+
+
+@pytest.mark.parametrize("noise", ["normal", "signs"])
+@pytest.mark.parametrize("place", sorted(MODULES))
+def test_sophia_h(place, noise):
+    """The loss is a quadratic one, for which theirs gets u * (H u) from the u of ours."""
+    random, gamma = np.random.RandomState(4), single(0.5)
+    curvatures = {name: np.asarray(random.uniform(0.1, 3, shape)) for name, shape in SHAPES.items()}
+    batches = [batch for each in gradients() for batch in (each, each)]  # the same at both points
+
+    def at(batch):
+        return lambda now: {name: curvatures[name] * now[name] + batch[name] for name in now}
+
+    settings = dict(BETAS, gamma=gamma, epsilon=EPSILON, weight_decay=DECAY, distance=0.125, noise=noise)
+    steps = ours(SophiaH(RATE, **settings), MODULES[place], None, list(map(at, batches)))
+    befores, probes = [start()] + steps[1:-1:2], steps[::2]
+    parameters = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start().items()}
+    optimizer = theirs.SophiaH([parameters[name] for name in sorted(parameters)], lr=RATE / gamma,
+                               betas=(BETA_1, BETA_2), weight_decay=DECAY * gamma, p=gamma, eps=EPSILON / gamma,
+                               update_period=1, foreach=False)
+    worst = 0.0
+    for batch, before, probe, after in zip(gradients(), befores, probes, steps[1::2]):
+        now = {name: parameter.detach().numpy().copy() for name, parameter in parameters.items()}
+        for name, grad in at(batch)(now).items():
+            parameters[name].grad = torch.tensor(grad)
+        moved = {name: (probe[name] - before[name]) / 0.125 for name in sorted(SHAPES)}
+        optimizer.step(hessian=[torch.tensor(moved[name] ** 2 * curvatures[name]) for name in sorted(SHAPES)])
+        worst = max(worst, apart({name: each.detach().numpy() for name, each in parameters.items()}, after))
+    tell("SophiaH, " + noise, {place: worst})
+    assert worst <= (1e-11 if MODULES[place] is np else SINGLE)
+    shown("pytorch-optimizer", versions("pytorch-optimizer"), "SophiaH, " + noise, STEPS, weights=worst)
 
 
 PRODIGY = [
