@@ -70,4 +70,4 @@ def _of_function(function, slot, record, shape):
             "the function that gives the initial value of slot {} fails for {} of shape {}: {}: {}. It takes an "
             "everstep.Variable, or that and the definition, and returns an array of shape {} or a number".format(
                 slot.name, record.name, record.shape, type(error).__name__, error, shape))
-    return value * np.ones(shape)
+    return np.full(shape, value)
