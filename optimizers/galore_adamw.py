@@ -26,8 +26,7 @@ class GaLoreAdamW(Definition):
     | galore-torch                | period is its update_proj_gap; epsilon=1e-6. Its variables without a rank   |
     |                             | are those of another group                                                  |
 
-    The projection is computed by `ops.svd`, which Keras 3.0 lacks on JAX and torch. A sparse gradient is made dense.
-    Partitioned variables are refused.
+    A sparse gradient is made dense. Partitioned variables are refused.
 
     Advice:
         The authors project the kernels of attention and feed-forward layers, with a rate of 0.01 and a rank of 1/4 or

@@ -55,6 +55,5 @@ GOLDEN = [
          [[0.6617750615, 1.6852928786], [2.8404843484, -1.1228166515], [-0.0539948118, 1.0784028808]]],
     ),
 ]  # fmt: skip
-OPS = ["svd"]  # what not every Keras 3 has
 CATCH_UP = None  # refused: the rule needs the whole variable
 LARGE = (4099, 256)  # one singular value stands out: of the others float32 cannot tell the vectors apart
