@@ -364,6 +364,45 @@ class ADOPT(Definition):
         dense_ok: bool = False,
     ) -> None: ...
 
+class APOLLO(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    rank: Option[int]
+    period: Option[int]
+    scale: Option[float]
+    growth: Option[float]
+    tensor_wise: Option[bool]
+    seed: Option[int]
+    variable: Option[str]
+    side: Option[Literal["columns", "rows", "none"]]
+    m: Slot
+    v: Slot
+    projection: Slot
+    norm: Slot
+    def new_projection(self, ops: Any, grad: Any, var: Any, slots: Any, hyper: Any) -> Any: ...
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-06,
+        weight_decay: HyperValue = 0.0,
+        rank: int = 256,
+        period: int = 200,
+        scale: float = 1.0,
+        growth: float = 1.01,
+        tensor_wise: bool = False,
+        seed: int = 0,
+        variable: str = "",
+        side: Literal["columns", "rows", "none"] = "none",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class CAME(Definition):
     learning_rate: Hyper
     beta_1: Hyper
@@ -498,6 +537,36 @@ class Ftrl(Definition):
         l2: HyperValue = 0.0,
         l2_shrinkage: HyperValue = 0.0,
         beta: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class GaLoreAdamW(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    rank: Option[int]
+    period: Option[int]
+    scale: Option[float]
+    side: Option[Literal["columns", "rows", "none"]]
+    m: Slot
+    v: Slot
+    projection: Slot
+    def new_projection(self, ops: Any, grad: Any, var: Any, slots: Any, hyper: Any) -> Any: ...
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-06,
+        weight_decay: HyperValue = 0.0,
+        rank: int = 128,
+        period: int = 200,
+        scale: float = 0.25,
+        side: Literal["columns", "rows", "none"] = "none",
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -1083,6 +1152,7 @@ class Yogi(Definition):
 
 __all__ = [
     "ADOPT",
+    "APOLLO",
     "Accumulate",
     "AdEMAMix",
     "AdaBelief",
@@ -1109,6 +1179,7 @@ __all__ = [
     "DecoupledWeightDecay",
     "DiffGrad",
     "Ftrl",
+    "GaLoreAdamW",
     "GradientNoise",
     "Grokfast",
     "LAMB",

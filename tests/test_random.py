@@ -47,6 +47,20 @@ class Drawing(everstep.Definition):
         return grad, new
 
 
+class Shaped(everstep.Definition):
+    """Draws arrays of shapes of its own."""
+
+    learning_rate = everstep.hyper(1.0)
+    locality = "variable"
+    block = everstep.slot(shape=(2, 3, 2))
+    line = everstep.slot(shape=(4,))
+    one = everstep.slot(shape=())
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        new = {name: ops.random_normal(name, t, getattr(slots, name).shape) for name in ("block", "one")}
+        return grad, dict(new, line=ops.random_uniform("line", hyper.updates, (4,)))
+
+
 def drawn(seed, shape, count, kind="normal", places=None):
     """Returns the numbers of a shape, or of some places in it, by Python's integers, one after the other."""
 
@@ -96,6 +110,14 @@ def test_numbers_are_equal_on_every_api(way):
         check_starts(way, run, name)
         assert np.abs(run.slot(name, "normal") - drawn(name, shape, 3)).max() <= 2e-5
         assert np.abs(run.slot(name, "uniform") - drawn("seed", shape, 3, "uniform")).max() <= 1e-6
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_numbers_of_any_shape(way):
+    run = runs.trained(way, Shaped(), {"table": START["table"]}, {"table": "dense"}, [{"table": START["table"]}] * 3)
+    assert np.abs(run.slot("table", "block") - drawn("block", (2, 3, 2), 3)).max() <= 2e-5
+    assert np.abs(run.slot("table", "one") - drawn("one", (), 3)).max() <= 2e-5
+    assert np.abs(run.slot("table", "line") - drawn("line", (4,), 2, "uniform")).max() <= 1e-6
 
 
 def check_starts(way, run, name):

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.shared
 SHAPES = {"square": (5, 5), "wide": (3, 4), "kernel": (2, 2, 3)}
 KINDS = dict.fromkeys(SHAPES, "dense")
 RULES = [everstep.optimizers.SOAP(0.05, period=3), everstep.optimizers.Shampoo(1.0, period=1),
+         everstep.optimizers.GaLoreAdamW(0.3, rank=2, period=3),
+         everstep.optimizers.APOLLO(0.3, rank=2, period=3),
          everstep.accumulate(everstep.optimizers.SOAP(0.05, period=1), 2)]
 
 

@@ -99,7 +99,7 @@ MIXING = frozenset(name for name, each in TABLE.items() if each.mixes)
 
 def _norm(ops, x, axis=None, keepdims=False):
     square = ops.square(x)
-    return ops.sqrt(ops.sum(square) if axis is None and not keepdims else ops.sum(square, axis, keepdims))
+    return ops.sqrt(ops.sum(square) if axis is None and not keepdims else ops.sum(square, axis=axis, keepdims=keepdims))
 
 
 def _outer(ops, a, b):

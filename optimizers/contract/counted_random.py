@@ -24,14 +24,26 @@ def normal(ops, seed, count, hyper):
         ops: the operations of a verb.
         seed: a text or whole number. Put the variable's name into it, or equal shapes get equal numbers.
         count: t or another count, such as hyper.updates: each has other numbers.
-        hyper: the `hyper` of `measure` or `update`, which knows the place of each element.
+        hyper: the `hyper` of `measure` or `update`, which knows the place of each element; or a shape, a tuple of whole
+            numbers, for an array of that shape.
     """
-    return _normal(ops, _draw(ops, seed, count, hyper.row_number, hyper.place_in_row), count.dtype)
+    return _normal(ops, _draw(ops, seed, count, *_places(ops, hyper)), count.dtype)
 
 
 def uniform(ops, seed, count, hyper):
     """Returns uniform numbers from 0 to 1. The rest: see `normal`."""
-    return _uniform(ops, _draw(ops, seed, count, hyper.row_number, hyper.place_in_row), count.dtype)
+    return _uniform(ops, _draw(ops, seed, count, *_places(ops, hyper)), count.dtype)
+
+
+def _places(ops, where):
+    """Returns the row and the place in it of each element: those that `hyper` knows, or those of a shape."""
+    if not isinstance(where, (tuple, list)):
+        return where.row_number, where.place_in_row
+    rest, size = tuple(where[1:]), 1
+    for length in rest:
+        size *= length
+    row = ops.reshape(ops.arange(where[0]), (-1,) + (1,) * len(rest)) if where else 0
+    return row, ops.reshape(ops.arange(size), (1,) + rest) if rest else 0
 
 
 def _normal(ops, draw, dtype):

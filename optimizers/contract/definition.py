@@ -61,13 +61,14 @@ class Definition(Configured):
     Verbs run before there are numbers, as a function under `tf.function` does, and once for all variables of a shape:
     later steps compute what they returned. So they depend on arguments and options alone, not on Python state. Python's
     arithmetic, comparisons and `& | ~` work on their arguments. Everything else is an op: `ops.where` instead of `if`,
-    `ops.sqrt` instead of `numpy.sqrt`, `ops.equal` instead of `==`. Indexing and `float()` are errors. Read options
+    `ops.sqrt` instead of `numpy.sqrt`, `ops.equal` instead of `==`. `float()` is an error. Read options
     from `self`, and all the rest from the arguments:
 
-        ops      abs all any cast clip cos eigh equal exp floor isfinite log logical_and logical_not logical_or matmul
-                 max maximum mean min minimum norm ones_like outer pow qr random_normal random_uniform reshape rsqrt
-                 sigmoid sign sin sqrt square sum tanh transpose where zeros_like as in NumPy and numpy.linalg, and
-                 `cast(value, "float32")`. `matmul` takes stacks too. docs/numbers.md has random, qr and eigh.
+        ops      abs all any arange cast cholesky clip concat cos eigh einsum equal exp eye floor isfinite log
+                 logical_and logical_not logical_or matmul max maximum mean min minimum norm ones_like outer pow qr
+                 random_normal random_uniform reshape rsqrt sigmoid sign sin solve sqrt square sum svd tanh transpose
+                 where zeros_like as in NumPy and numpy.linalg, and `cast(value, "float32")`. `value[1:3, 0]` is a part.
+                 docs/numbers.md has random numbers, factors of matrices, and which ops need a whole variable.
         grad     The gradient: a float array of the variable's shape. A sparse gradient may come as its n rows alone,
                  shape (n,) + shape[1:]; equal rows are added up before.
         var      The variable's value, in the shape of grad: whole, or the same n rows. As grad and slots it has

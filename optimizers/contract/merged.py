@@ -1,10 +1,6 @@
 """Takes variables as matrices, for rules that work on the two sides of a matrix."""
 from __future__ import absolute_import, division, print_function
 
-MYPY = False
-if MYPY:  # Python 2.7 has no typing
-    from typing import Any  # noqa: F401  # used in type comments
-
 
 def merged(shape):
     """Returns the shape (rows, columns) of a variable of rank 2 or more as a matrix: all axes but the last are rows."""
@@ -23,6 +19,23 @@ def sides_of(shape, max_size):
         return "none"
     left, right = (size <= max_size for size in merged(shape))
     return "both" if left and right else "left" if left else "right" if right else "none"
+
+
+def projected_side(shape, rank):
+    """Returns which side of a variable is projected to a rank: the shorter one, "columns" or "rows", if it is longer.
+
+    "none" if it is not. Of a square, columns.
+    """
+    rows, columns = merged(shape) if len(shape) > 1 else (0, 0)
+    return "none" if min(rows, columns) <= rank else "columns" if rows >= columns else "rows"
+
+
+def low_shape(shape, rank, side):
+    """Returns the shape of a variable after its `side` is projected to a rank."""
+    if side == "none":
+        return shape
+    rows, columns = merged(shape)
+    return (rows, rank) if side == "columns" else (rank, columns)
 
 
 def as_matrix(ops, value):
