@@ -54,6 +54,7 @@ class Module(object):
         self.package = _dotted_folder(path)
         self.scope = Scope("module", None, self)
         self.scopes = {}
+        self._global = {}  # {name: what it stands for in the module}
         for chunk in chunks:
             self._bind_all(chunk.root)
 
@@ -143,10 +144,18 @@ class Module(object):
     def named(self, name, scope, depth=0):
         """Returns what a name stands for in a scope, see `resolved`."""
         start = scope
-        while scope is not None:
+        while scope.parent is not None:
             if name in scope.bound and (scope.kind != "class_definition" or scope is start):
                 return self._of_bounds(scope.bound[name], depth)
             scope = scope.parent
+        if name not in self._global:
+            self._global[name] = [None]  # while it is followed: modules import each other
+            self._global[name] = self._of_module(name, depth)
+        return self._global[name]
+
+    def _of_module(self, name, depth):
+        if name in self.scope.bound:
+            return self._of_bounds(self.scope.bound[name], depth)
         starred = [each for star in self.scope.stars
                    for each in self._project.followed(star + "." + name, self, depth + 1)]
         return _unique(starred) or [None]
