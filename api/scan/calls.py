@@ -49,6 +49,8 @@ class Calls(Finder):
         if function.type not in ("identifier", "attribute", "call", "conditional_expression", "boolean_operator"):
             return
         stands_for = self.module.resolved(function)
+        if stands_for == [None] and function.type == "attribute" and self.may_be_stock(function):
+            self.not_understood(node, "{}: what it is of is not known".format(one_line(function)))
         for each in stands_for:
             place = None if each is None or isinstance(each, OwnClass) else place_of(each)
             if place is not None:
@@ -75,7 +77,8 @@ class Calls(Finder):
         definition, notes = None, [_WRAPPER_NOTES[place.detail]]
         if place.name == "clip_by_global_norm":
             bound = arguments.get("clip_norm", 1)
-            definition = "everstep.clip(definition, global_norm={})".format(one_line(bound)) if bound is not None else None
+            if bound is not None:
+                definition = "everstep.clip(definition, global_norm={})".format(one_line(bound))
             notes = ["if these are the gradients that are applied; definition is that of the optimizer"]
         self.add(node, "wrapper", shown(place.module, place.name), definition=definition, spans=place.spans,
                  notes=notes)
@@ -128,7 +131,7 @@ class Calls(Finder):
             self._named(node, "compile({!r})".format(name), name, kind + ".optimizers")
 
     def _texts(self, node):
-        """Returns [(node, text)] of an expression that is a text, or a name of texts; None if it may be other things."""
+        """Returns [(node, text)] of an expression that is a text, or a name of texts; None if it may be more."""
         node = bare(node)
         if node.type in _LITERALS:
             known, value = literal(node)
@@ -190,7 +193,8 @@ class Calls(Finder):
         for each in self.module.resolved(node):
             place = None if each is None or isinstance(each, OwnClass) else place_of(each)
             if place is not None and place.kind in ("optimizer", "unsupported"):
-                self.add(node, "name", shown(place.module, place.name), spans=place.spans, notes=[
+                is_private = place.detail == "private"
+                self.add(node, "name", shown(place.module, place.name), spans=() if is_private else place.spans, notes=[
                     "named without a call: its arguments are not known" if place.kind == "optimizer" else
                     "no definition: " + place.detail])
 

@@ -9,7 +9,8 @@ from everstep.scan.places import shown
 
 # {hook: the APIs that call it}
 _HOOKS = {
-    "_apply_dense": ("tf_train",), "_apply_sparse": ("tf_train",), "_resource_apply_dense": ("tf_train", "optimizer_v2"),
+    "_apply_dense": ("tf_train",), "_apply_sparse": ("tf_train",),
+    "_resource_apply_dense": ("tf_train", "optimizer_v2"),
     "_resource_apply_sparse": ("tf_train", "optimizer_v2"), "_apply_sparse_duplicate_indices": ("tf_train",),
     "_resource_apply_sparse_duplicate_indices": ("tf_train", "optimizer_v2"), "_prepare": ("tf_train", "optimizer_v2"),
     "_finish": ("tf_train",), "_create_slots": ("tf_train", "optimizer_v2"), "_prepare_local": ("optimizer_v2",),

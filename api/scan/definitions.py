@@ -171,7 +171,8 @@ class _Values(object):
 
 def _in_call(node, text):
     """Returns the text of an expression as an argument of a call."""
-    return "({})".format(text) if bare(node).type in ("lambda", "named_expression", "yield") and text[0] != "(" else text
+    needs = bare(node).type in ("lambda", "named_expression", "yield") and text[0] != "("
+    return "({})".format(text) if needs else text
 
 
 def _is_default(value, argument, inner):

@@ -104,9 +104,9 @@ class Finder(object):
         if self._aliases is None:
             self._aliases = {}
             for name, bounds in self.module.scope.bound.items():
-                values = set(bound.value for bound in bounds if bound.kind == "import")
-                if len(values) == 1 and len(bounds) == len(values):
-                    self._aliases[name] = canonical(values.pop())
+                followed = self.module.followed(bounds[0].value) if bounds[0].kind == "import" else []
+                if len(bounds) == len(followed) == 1 and followed[0] and not isinstance(followed[0], OwnClass):
+                    self._aliases[name] = canonical(followed[0])
         return self._aliases
 
     def keras_kinds(self):
@@ -136,12 +136,13 @@ class Finder(object):
         return self.place_behind(each, depth) is not None
 
     def place_behind(self, each, depth=0):
-        """Returns the `Place` of a stock class, or of the one that a class of the code extends; None if there is none."""
+        """Returns the `Place` of a stock class, or of the one that an own class extends; None if there is none."""
         if each is None or depth > 8:
             return None
         if not isinstance(each, OwnClass):
             place = place_of(each)
-            return place if place is not None and place.kind in ("optimizer", "unsupported", "base", "wrapper") else None
+            kinds = ("optimizer", "unsupported", "base", "wrapper")
+            return place if place is not None and place.kind in kinds else None
         for base in bases(each.node):
             for other in each.module.resolved(base, each.scope):
                 if not (isinstance(other, OwnClass) and other.node == each.node):

@@ -3,13 +3,11 @@ from __future__ import absolute_import, division, print_function
 
 from collections import namedtuple
 
-_FIELDS = (
-    "file", "line", "column", "kind", "what", "definition", "definitions", "works_on", "changes", "write", "imports",
-    "notes", "broken",
-)
+_Fields = namedtuple("_Fields", "file line column kind what definition definitions works_on changes write imports "
+                     "notes broken")
 
 
-class Finding(namedtuple("Finding", _FIELDS)):
+class Finding(_Fields):
     """A place in the code.
 
     Attributes:

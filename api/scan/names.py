@@ -104,8 +104,8 @@ class Module(object):
         if node.type == "attribute":
             return self._attribute(node, scope, depth)
         if node.type == "conditional_expression" and len(node.named_children) == 3:
-            sides = node.named_children[0], node.named_children[2]
-            return _unique(each for side in sides for each in self.resolved(side, scope, depth + 1))
+            ends = node.named_children[0], node.named_children[2]
+            return _unique(each for side in ends for each in self.resolved(side, scope, depth + 1))
         if node.type == "boolean_operator":
             sides = [node.child_by_field_name(side) for side in ("left", "right")]
             return _unique(each for side in sides for each in self.resolved(side, scope, depth + 1))
@@ -187,8 +187,9 @@ class Module(object):
         return found
 
     def values(self, node, scope=None):
-        """Returns the nodes that a name or an attribute of `self` was assigned; [] if one of them is not known."""
-        scope, bounds = scope or self.scope_of(node), []
+        """Returns [(node, its scope)] of what a name or an attribute of `self` was assigned."""
+        scope = scope or self.scope_of(node)
+        bounds = []  # type: list
         if node.type == "identifier":
             name, start = text_of(node), scope
             while scope is not None and (name not in scope.bound or scope.kind == "class_definition" and

@@ -85,7 +85,7 @@ def one_line(node):
 
 
 def literal(node):
-    """Returns (True, value) of a literal: a number, text, None, a bool, and tuples and lists of them; else (False, None).
+    """Returns (True, value) of a literal: a number, text, None, a bool, tuples and lists of them; else (False, None).
 
     An expression of numbers, such as 1e-4 * 10 or 10 ** -3, counts too.
     """

@@ -14,7 +14,7 @@ _TF_KERAS = (
     Span("TF", "1.4", "1.13", "get_updates"), Span("TF", "1.14", "2.10", "optimizer_v2"),
     Span("TF", "2.11", "2.15", "update_step"), Span("TF", "2.16", "2.21", "keras3"),
 )
-# {module: where it is}. Keras 2.4 to 2.8 are left out: 2.4 is the tf.keras beside it, and later ones have no class here.
+# {module: where it is}. Keras 2.4 to 2.8 are left out: 2.4 is the tf.keras beside it, later ones have no class here.
 MODULES = {
     "tensorflow.train": (Span("TF", "1.4", "1.15", "tf_train"),),
     "tensorflow.compat.v1.train": (Span("TF", "1.13", "2.21", "tf_train"),),
@@ -29,8 +29,9 @@ MODULES = {
     # those of 2.9 and 2.10 are another class
     "tensorflow.keras.optimizers.experimental": (Span("TF", "2.11", "2.15", "update_step"),),
     "keras.optimizers": (
-        Span("Keras", "2.0", "2.3", "get_updates"), Span("Keras", "2.9", "2.10", "optimizer_v2"),
-        Span("Keras", "2.11", "2.15", "update_step"), Span("Keras", "3.0", "3.15", "keras3"),
+        Span("Keras", "2.0", "2.2", "get_updates"), Span("Keras", "2.3", "2.3", "get_updates"),
+        Span("Keras", "2.9", "2.12", "optimizer_v2"),
+        Span("Keras", "2.13", "2.15", "update_step"), Span("Keras", "3.0", "3.15", "keras3"),
     ),
     "keras.optimizers.legacy": (Span("Keras", "2.13", "2.15", "optimizer_v2"),),
     "tf_keras.optimizers": (Span("tf_keras", "2.16", "2.21", "update_step"),),
@@ -164,11 +165,13 @@ def _targets(module):
 
 def _spans(module, name):
     """Returns the spans of a class in a module."""
-    spans = []
+    spans, of_table = [], [entry.target for entry in STOCK if entry.native == name]
+    is_experimental = module.endswith("experimental")
     for span in MODULES[module]:
-        first = FIRST.get((span.product, name))
-        cut = span if module.endswith("experimental") and name == "AdamW" else span.cut(first)
-        if cut is not None and not (span.product == "TF" and name in _BY_KERAS_ALONE):
+        cut = span if is_experimental else span.cut(FIRST.get((span.product, name)))
+        missing = span.product == "TF" and name in _BY_KERAS_ALONE or is_experimental and name == "Lion"
+        missing = missing or bool(of_table) and span.product != "TensorFlow Addons" and span.target not in of_table
+        if cut is not None and not missing:
             spans.append(cut)
     return tuple(spans)
 

@@ -83,7 +83,8 @@ def _print(report):
     if report.findings:
         print()
         print_table("PLACE WHAT WORKS-ON WRITE", [
-            (_where(each), each.what, ", ".join(each.works_on) or "not known", _write(each)) for each in report.findings])
+            (_where(each), each.what, ", ".join(each.works_on) or "not known", _write(each))
+            for each in report.findings])
     changes = _grouped(report.findings)
     if changes:
         print()

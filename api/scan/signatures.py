@@ -49,12 +49,17 @@ _GET_UPDATES = {
     "Adadelta": "lr rho epsilon decay", "Adam": "lr beta_1 beta_2 epsilon decay amsgrad",
     "Adamax": "lr beta_1 beta_2 epsilon decay", "Nadam": "lr beta_1 beta_2 epsilon schedule_decay",
 }
+_GET_UPDATES_2_3 = {  # of Keras 2.3, where more arguments need their names
+    "SGD": "lr momentum nesterov", "RMSprop": "lr rho", "Adagrad": "lr", "Adadelta": "lr rho",
+    "Adam": "lr beta_1 beta_2 amsgrad", "Adamax": "lr beta_1 beta_2", "Nadam": "lr beta_1 beta_2",
+}
+_TF_KERAS = dict(_KERAS, Adam=_BETAS)  # an argument of newer ones comes before amsgrad
 _ADDONS = {
     "LAMB": _BETAS, "LazyAdam": _BETAS, "NovoGrad": _BETAS, "AdaBelief": _BETAS, "RectifiedAdam": _BETAS,
     "AdamW": "weight_decay learning_rate beta_1 beta_2 epsilon amsgrad",
     "SGDW": "weight_decay learning_rate momentum nesterov", "Yogi": "learning_rate beta1 beta2 epsilon",
-    "ConditionalGradient": "learning_rate lambda_ epsilon", "ProximalAdagrad": "learning_rate initial_accumulator_value",
-    "COCOB": "alpha",
+    "ConditionalGradient": "learning_rate lambda_ epsilon", "COCOB": "alpha",
+    "ProximalAdagrad": "learning_rate initial_accumulator_value",
 }
 _TRANSFORMERS = {"AdamWeightDecay": _BETAS + " amsgrad weight_decay_rate"}
 _IGNORED = ("name", "use_locking", "accum_name", "linear_name", "jit_compile", "global_step")
@@ -70,7 +75,8 @@ _BESIDE = {
 }
 _ONE_CLASS = {  # arguments of a class that compute nothing, or that are read beside the table
     "FtrlOptimizer": ("accum_name", "linear_name"), "LARSOptimizer": ("skip_list",), "Nadam": ("schedule_decay",),
-    "AdagradDAOptimizer": ("global_step",), "AdamGSOptimizer": ("global_step",), "LazyAdamGSOptimizer": ("global_step",),
+    "AdagradDAOptimizer": ("global_step",), "AdamGSOptimizer": ("global_step",),
+    "LazyAdamGSOptimizer": ("global_step",),
     "AddSignOptimizer": ("sign_decay_fn",), "PowerSignOptimizer": ("sign_decay_fn",),
 }
 # {(product, API, argument): the first version that takes it}
@@ -83,7 +89,9 @@ _SINCE = {
 
 def order(span, name):
     """Returns the names of a class's arguments in order, in some versions; () if they are not known."""
-    tables = {"TensorFlow Addons": _ADDONS, "Transformers": _TRANSFORMERS}
+    tables = {"TensorFlow Addons": _ADDONS, "Transformers": _TRANSFORMERS, "tf_keras": _TF_KERAS}
+    if (span.product, span.first) == ("Keras", "2.3"):
+        return tuple(_GET_UPDATES_2_3.get(name, "").split())
     of_target = {"tf_train": _TRAIN, "get_updates": _GET_UPDATES}
     table = tables.get(span.product) or of_target.get(span.target, _KERAS)
     return tuple(table.get(name, "").split())

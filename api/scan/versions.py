@@ -14,7 +14,7 @@ VERSIONS = {
 
 
 class Span(namedtuple("Span", "product first last target")):
-    """Versions of a package in which a name exists, and the optimizer API that it is of, see compat/targets/detect.py."""
+    """Versions of a package in which a name exists, and the optimizer API that it is of: see compat/targets/."""
 
     def cut(self, first=None, last=None):
         """Returns the part from and up to some versions; None if there is none."""
