@@ -22,6 +22,7 @@ from everstep.errors import ConfigError, EverstepError, FileError, PortError
 from everstep.matrix_kit import commands as matrix_commands
 from everstep.new import new
 from everstep.plots import plot
+from everstep.scan import report as scan_report
 from everstep.show import list_definitions, schedules, show
 from everstep.terminal import RED, leave_closed_pipe, painted, print_json, print_table, printable, progress, status
 
@@ -32,7 +33,8 @@ def main(arguments=None):
     """Runs one command. Without a command it prints the help.
 
     Returns:
-        The exit code: 0; 1 if `doctor` finds a broken package, `verify` a damaged file, or `port` no definition; 2 for
+        The exit code: 0; 1 if `doctor` finds a broken package, `verify` a damaged file, `port` no definition, or
+        `scan` what --fail-on names; 2 for
         a wrong call; 130 if the user interrupts it. It is 0 too if the reader has enough, as in
         `everstep list | head -1`.
     """
@@ -121,6 +123,8 @@ def argument_parser():
     ported.add_argument("-o", "--output", metavar="FILE", help="write the definition to a new file, not to stdout")
     ported.add_argument("--test", action="store_true", help="write a test of it too, with numbers of the original")
     ported.set_defaults(run=port_optimizer)
+    scanned = commands.add_parser("scan", help="find the optimizers of a code base, where they work, what to write")
+    scan_report.add_arguments(scanned)
     cells = commands.add_parser("matrix", help="versions that install together; tests of your project in all of them")
     matrix_commands.add_commands(cells)
     package = commands.add_parser("new", help="write a package with an optimizer of yours, tested on every API")

@@ -83,7 +83,7 @@ AREAS = {
     "targets": (["compat/targets/[abcdhlr]*.py", "compat/targets/flushing.py", "compat/targets/native.py",
                  "compat/targets/signature.py", "compat/targets/st*.py"],
                 [NUMPY, UPDATE_STEP, TF_TRAIN, ("py39-tf2.10", SPEED)]),
-    "tools": (["api/*.py", "api/matrix_kit/*.py"], [NUMPY]),
+    "tools": (["api/*.py", "api/matrix_kit/*.py", "api/scan/*.py"], [NUMPY]),
     "state": (["compat/files/*.py", "compat/checkpoints/*.py", "compat/extras/*.py"],
               [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py test_state_in_life.py " + FILES)]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],

@@ -1,0 +1,119 @@
+"""The command `everstep scan`, and what it prints."""
+from __future__ import absolute_import, division, print_function
+
+from collections import Counter
+
+from everstep.errors import ConfigError
+from everstep.scan.finder import TO
+from everstep.scan.scanner import scan
+from everstep.scan.versions import VERSIONS
+from everstep.terminal import print_json, print_table, status
+
+FAILURES = ("broken", "changes", "not-understood")
+_PRODUCTS = {"tensorflow": "TF", "keras": "Keras", "tf_keras": "tf_keras", "tf-keras": "tf_keras"}
+_KINDS = (
+    ("construction", "optimizers made by a call"), ("string", "optimizers made by a text, such as \"adam\""),
+    ("name", "optimizer classes named without a call"), ("schedule", "schedules"), ("wrapper", "wrappers"),
+    ("class", "own optimizer classes"), ("private", "private attributes of optimizers"),
+    ("call", "methods that newer optimizers lack"),
+)
+
+
+def add_arguments(command):
+    """Adds the arguments of `everstep scan`."""
+    command.add_argument("paths", nargs="+", metavar="PATH", help="a .py file, a notebook, or a folder of them")
+    command.add_argument("--to", choices=sorted(TO), metavar="MODULE",
+                         help="write lines for this module: {}; default: the one that the code uses".format(
+                             ", ".join(sorted(TO))))
+    command.add_argument("--on", action="append", default=[], metavar="NAME==VERSION",
+                         help="what the code runs on now: tensorflow==2.3, keras==2.2 or tf_keras==2.16")
+    command.add_argument("--fail-on", action="append", default=[], choices=FAILURES, metavar="WHAT",
+                         help="exit with 1 if there is one: {}".format(", ".join(FAILURES)))
+    command.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    command.set_defaults(run=run)
+
+
+def run(options):
+    """Prints what a scan finds. Returns 1 if it finds what --fail-on names, else 0."""
+    on = dict(_version(text) for text in options.on)
+    with status("reading ..."):
+        report = scan(options.paths, on, options.to)
+    if options.json:
+        print_json(facts(report))
+    else:
+        _print(report)
+    return 1 if any(_failures(report)[name] for name in options.fail_on) else 0
+
+
+def facts(report):
+    """Returns what --json prints."""
+    findings = [dict(each._asdict()) for each in report.findings]
+    return dict(schema=1, files=report.files, findings=findings,
+                not_understood=[dict(each._asdict()) for each in report.not_understood])
+
+
+def _version(text):
+    """Returns (product, "major.minor") of NAME==VERSION."""
+    name, _, version = text.partition("==")
+    product, version = _PRODUCTS.get(name), ".".join(version.split(".")[:2])
+    if product is None or version not in VERSIONS[product]:
+        raise ConfigError("--on takes NAME==VERSION, such as tensorflow==2.3, of {}; got {!r}".format(
+            ", ".join("{} {} to {}".format(name, VERSIONS[product][0], VERSIONS[product][-1])
+                      for name, product in sorted(_PRODUCTS.items()) if "-" not in name), text))
+    return product, version
+
+
+def _failures(report):
+    """Returns `{name for --fail-on: how many}`."""
+    return {"broken": sum(each.broken for each in report.findings),
+            "changes": sum(bool(each.changes) for each in report.findings),
+            "not-understood": len(report.not_understood)}
+
+
+def _print(report):
+    kinds, failures = Counter(each.kind for each in report.findings), _failures(report)
+    print("{} files, {} findings, {} places that were not understood".format(
+        report.files, len(report.findings), len(report.not_understood)))
+    rows = [(text, str(kinds[kind])) for kind, text in _KINDS if kinds[kind]]
+    rows += [("does not work on the newest version", str(failures["broken"])),
+             ("changes in silence when moved", str(failures["changes"]))] if report.findings else []
+    if rows:
+        print()
+        print_table("FOUND PLACES", rows)
+    if report.findings:
+        print()
+        print_table("PLACE WHAT WORKS-ON WRITE", [
+            (_where(each), each.what, ", ".join(each.works_on) or "not known", _write(each))
+            for each in report.findings])
+    changes = _grouped(report.findings)
+    if changes:
+        print()
+        print_table("WHAT MOVED-TO CHANGES", changes)
+    if report.not_understood:
+        print()
+        print_table("PLACE NOT-UNDERSTOOD", [(_where(each), each.why) for each in report.not_understood])
+
+
+def _where(each):
+    return "{}:{}:{}".format(each.file, each.line, each.column)
+
+
+def _write(finding):
+    """Returns what to write instead, or why there is nothing."""
+    if finding.write:
+        return finding.write
+    if finding.definitions:
+        return "; ".join("{}: {}".format(versions, text or "no definition") for versions, text in finding.definitions)
+    return finding.definition or "; ".join(finding.notes)
+
+
+def _grouped(findings):
+    """Returns rows (what, API, what changes there), each once."""
+    rows = []
+    for each in findings:
+        for change in each.changes:
+            api, _, text = change.partition(": ")
+            row = each.what.split(": ")[-1], api, text
+            if row not in rows:
+                rows.append(row)
+    return rows
