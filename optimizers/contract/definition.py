@@ -286,8 +286,7 @@ class Definition(Configured):
             DefinitionError: the class does not define it.
         """
         raise DefinitionError(
-            "{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__)
-        )
+            "{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__))
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         """Returns what `steps` updates with a zero gradient do together: a closed form, for `sparse="catch_up"`.
