@@ -204,6 +204,8 @@ MEANINGS = [
      "everstep.PolynomialDecay(initial=r, decay_steps=9, end=0.0, power=2)", ["TF 1.4 to 1.15"]),
     (TF + "tf.train.piecewise_constant(s, [2, 4], values=[1., .5, .1])",
      "everstep.PiecewiseConstantDecay(boundaries=(2, 4), values=(1.0, 0.5, 0.1))", ["TF 1.4 to 1.15"]),
+    (TF + "tf.train.piecewise_constant(s, steps, rates)",
+     "everstep.PiecewiseConstantDecay(boundaries=tuple(steps), values=tuple(rates))", ["TF 1.4 to 1.15"]),
     (TF + "tf.train.inverse_time_decay(0.1, s, 10, 0.5)", "everstep.InverseTimeDecay(initial=0.1, rate=0.05)",
      ["TF 1.4 to 1.15"]),
     (TF + "tf.train.natural_exp_decay(0.1, s, 10, 0.5)", None, ["TF 1.4 to 1.15"]),
@@ -291,6 +293,13 @@ def test_own_classes_work_where_their_hooks_are_called(hooks, works_on, tmpdir):
     finding = only(tmpdir, TF + "class A(tf.keras.optimizers.Optimizer):\n    " + hooks)
     assert finding.works_on == works_on
     assert finding.write == "everstep port code:A --api tf.keras"
+
+
+@needs_parser
+def test_an_own_class_of_either_base(tmpdir):
+    code = ("import tensorflow as tf\ntry:\n    Base = tf.keras.optimizers.legacy.Optimizer\n"
+            "except AttributeError:\n    Base = tf.keras.optimizers.Optimizer\nclass A(Base):\n    def _resource_apply_dense(self, g, v): pass\n")
+    assert only(tmpdir, code).works_on == ["TF 1.14 to 2.15"]
 
 
 @needs_parser

@@ -21,6 +21,8 @@ _KERAS_NAMES = {
 }
 _WRAPPER_NOTES = {
     "averages": "if it averages the trained variables: everstep.moving_average around the definition",
+    "lookahead": "everstep.lookahead around the definition does the same on every API",
+    "SWA": "everstep.stochastic_weight_averaging around the definition does the same on every API",
     "loss scale": "everstep.loss_scale around the definition does the same on every API",
     "Horovod": "it takes a bound definition, see docs/distribution.md",
     "replicas": "it takes a bound definition, see docs/distribution.md",

@@ -38,8 +38,8 @@ class Classes(Finder):
 
     def _class(self, node):
         scope = self.module.scope_of(node)
-        places = [self.place_behind(each) for base in bases(node) for each in self.module.resolved(base, scope)]
-        places = [place for place in places if place is not None]
+        places = [place for base in bases(node) for each in self.module.resolved(base, scope)
+                  for place in self.places_behind(each)]
         if not places:
             return
         place = places[0]
@@ -49,9 +49,8 @@ class Classes(Finder):
                 hooks.append(name)
             if name == "update_step":
                 steps = parameters
-        spans = _spans(place, hooks, steps)
+        spans = [span for each in places if each.detail != "private" for span in _spans(each, hooks, steps)]
         name = text_of(node.child_by_field_name("name"))
-        target = spans[0].target if spans else None
         overrides = "it overrides {}".format(", ".join(hooks)) if hooks else "it overrides no hook"
         notes = [overrides] + ["a private base: which versions have it is not known"] * (place.detail == "private")
         command = "everstep port {}:{} --api {}".format(self._importable(), name, _api(place))
@@ -59,8 +58,7 @@ class Classes(Finder):
         if nested:
             notes.append("it stands inside a function or class: everstep port takes a class of a module")
         self.add(node, "class", "class {}({})".format(name, ", ".join(one_line(base) for base in bases(node))),
-                 spans=() if place.detail == "private" else spans, notes=notes,
-                 write=None if nested or target is None else command)
+                 spans=spans, notes=notes, write=None if nested else command)
 
     def _importable(self):
         """Returns the dotted name by which this file is imported."""
@@ -92,7 +90,7 @@ class Classes(Finder):
             if value.type != "call":
                 return None
             for each in self.module.resolved(value.child_by_field_name("function"), scope):
-                places.append(self.place_behind(each))
+                places += self.places_behind(each)[:1] or [None]
         known = [place for place in places if place is not None and place.kind != "wrapper"]
         return known[0] if known and len(known) == len(places) else None
 

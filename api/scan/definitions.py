@@ -53,6 +53,8 @@ def computed(span, name, arguments):
         part = part and _taking_value(part, argument, node)
     if part is None:
         return None
+    if arguments.starred:
+        return Computed(part, None, None, "it gets more arguments by * or **, which are not known", ())
     values = _Values(given, entry)
     try:
         with warnings.catch_warnings():
@@ -60,8 +62,6 @@ def computed(span, name, arguments):
             definition = _made(part, entry, values)
     except (EverstepError, TypeError, ValueError) as error:
         return Computed(part, None, None, values.reason(error), ())
-    if arguments.starred:
-        return Computed(part, None, None, "it gets more arguments by * or **, which are not known", ())
     if values.unread:
         return Computed(part, None, None, "{} is no number or text that can be read".format(values.unread[0]), ())
     notes = [entry.differs] if entry.differs else []

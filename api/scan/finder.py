@@ -133,23 +133,22 @@ class Finder(object):
 
     def is_optimizer(self, each, depth=0):
         """Returns whether something that a name stands for is an optimizer class, stock or the code's own."""
-        return self.place_behind(each, depth) is not None
+        return bool(self.places_behind(each, depth))
 
-    def place_behind(self, each, depth=0):
-        """Returns the `Place` of a stock class, or of the one that an own class extends; None if there is none."""
+    def places_behind(self, each, depth=0):
+        """Returns the `Place`s of a stock class, or of those that an own class extends: several, after a `try`."""
         if each is None or depth > 8:
-            return None
+            return []
         if not isinstance(each, OwnClass):
             place = place_of(each)
             kinds = ("optimizer", "unsupported", "base", "wrapper")
-            return place if place is not None and place.kind in kinds else None
+            return [place] if place is not None and place.kind in kinds else []
+        found = []
         for base in bases(each.node):
             for other in each.module.resolved(base, each.scope):
                 if not (isinstance(other, OwnClass) and other.node == each.node):
-                    place = self.place_behind(other, depth + 1)
-                    if place is not None:
-                        return place
-        return None
+                    found += [place for place in self.places_behind(other, depth + 1) if place not in found]
+        return found
 
 
 def bases(node):

@@ -98,8 +98,8 @@ _TRAIN_WRAPPERS = {
     "VariableClippingOptimizer": "clipping",
 }
 _KERAS_WRAPPERS = {
-    "LossScaleOptimizer": "loss scale", "MultiOptimizer": "several optimizers", "Lookahead": "averages",
-    "MovingAverage": "averages", "SWA": "averages",
+    "LossScaleOptimizer": "loss scale", "MultiOptimizer": "several optimizers", "Lookahead": "lookahead",
+    "MovingAverage": "averages", "SWA": "SWA",
 }
 
 # kind: optimizer (a class that the stock table knows), unsupported (one that no definition follows), base, schedule,

@@ -51,7 +51,8 @@ def schedule(name, arguments):
             sorted(set(given) - set(_OURS))[0])
     if ours == "InverseTimeDecay":
         return _inverse_time(given)
-    parts = ["{}={}".format(_OURS[each], _text(given[each])) for each in names if each in given]
+    parts = ["{}={}".format(_OURS[each], _text(given[each], each in ("boundaries", "values")))
+             for each in names if each in given]
     return "everstep.{}({})".format(ours, ", ".join(parts + _defaults(ours, given))), None
 
 
@@ -75,8 +76,9 @@ def _inverse_time(given):
     return "everstep.InverseTimeDecay(initial={}, rate={})".format(_text(rate), share), None
 
 
-def _text(node):
+def _text(node, is_tuple=False):
     known, value = literal(node)
     if known and isinstance(value, list):
         return repr(tuple(value))
-    return repr(value) if known else one_line(node)
+    text = repr(value) if known else one_line(node)
+    return "tuple({})".format(text) if is_tuple and not known else text

@@ -1,16 +1,16 @@
 """Ranges of versions of TensorFlow, Keras and other packages."""
 from __future__ import absolute_import, division, print_function
 
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 
 # Every version that a range can begin or end with.
-VERSIONS = {
-    "TF": ["1.{}".format(minor) for minor in range(4, 16)] + ["2.{}".format(minor) for minor in range(22)],
-    "Keras": ["2.{}".format(minor) for minor in range(16)] + ["3.{}".format(minor) for minor in range(16)],
-    "tf_keras": ["2.{}".format(minor) for minor in range(16, 22)],
-    "TensorFlow Addons": ["0.{}".format(minor) for minor in range(19, 24)],
-    "Transformers": ["4"],
-}
+VERSIONS = OrderedDict([
+    ("TF", ["1.{}".format(minor) for minor in range(4, 16)] + ["2.{}".format(minor) for minor in range(22)]),
+    ("Keras", ["2.{}".format(minor) for minor in range(16)] + ["3.{}".format(minor) for minor in range(16)]),
+    ("tf_keras", ["2.{}".format(minor) for minor in range(16, 22)]),
+    ("TensorFlow Addons", ["0.{}".format(minor) for minor in range(19, 24)]),
+    ("Transformers", ["4"]),
+])
 
 
 class Span(namedtuple("Span", "product first last target")):
@@ -40,12 +40,14 @@ def written(product, first, last):
 
 
 def ranges(spans):
-    """Returns spans as texts. Those that follow each other become one."""
-    joined = []
-    for span in spans:
+    """Returns spans as texts. Those that overlap or follow each other become one."""
+    joined = []  # type: list[tuple[str, str, str]]
+    products = list(VERSIONS)
+    for span in sorted(spans, key=lambda each: (products.index(each.product),
+                                                VERSIONS[each.product].index(each.first))):
         order = VERSIONS[span.product].index
-        if joined and joined[-1][0] == span.product and order(joined[-1][2]) + 1 == order(span.first):
-            joined[-1] = span.product, joined[-1][1], span.last
+        if joined and joined[-1][0] == span.product and order(joined[-1][2]) + 1 >= order(span.first):
+            joined[-1] = span.product, joined[-1][1], max(joined[-1][2], span.last, key=order)
         else:
             joined.append((span.product, span.first, span.last))
     return [written(*each) for each in joined]
