@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import asking
+import harness
 import test_port
 from everstep.compat.port import sizes
 from everstep.compat.port.contents import Contents
@@ -41,8 +42,7 @@ def apis():
 
 
 APIS = apis()
-CASES = [(name, api) for place, name in enumerate(sorted(asking.QUESTIONS)) for turn, api in enumerate(sorted(APIS))
-         if FULL or turn == place % len(APIS)]
+CASES = harness.each_in_turn(sorted(asking.QUESTIONS), sorted(APIS), each_of=3)
 
 
 @pytest.mark.skipif(not APIS, reason="there is no graph to read without TensorFlow")

@@ -298,7 +298,8 @@ def test_own_classes_work_where_their_hooks_are_called(hooks, works_on, tmpdir):
 @needs_parser
 def test_an_own_class_of_either_base(tmpdir):
     code = ("import tensorflow as tf\ntry:\n    Base = tf.keras.optimizers.legacy.Optimizer\n"
-            "except AttributeError:\n    Base = tf.keras.optimizers.Optimizer\nclass A(Base):\n    def _resource_apply_dense(self, g, v): pass\n")
+            "except AttributeError:\n    Base = tf.keras.optimizers.Optimizer\nclass A(Base):\n"
+            "    def _resource_apply_dense(self, g, v): pass\n")
     assert only(tmpdir, code).works_on == ["TF 1.14 to 2.15"]
 
 
