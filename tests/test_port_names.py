@@ -1,7 +1,6 @@
 """`everstep.port` follows what an original asks about names, sizes, dtypes and indices, or refuses it."""
 from __future__ import absolute_import, division, print_function
 
-import os
 import re
 
 import numpy as np
@@ -20,7 +19,6 @@ from everstep.errors import PortError
 
 pytestmark = pytest.mark.shared
 tf = test_port.tf
-FULL = os.environ.get("EVERSTEP_FULL") == "1"
 
 
 def apis():
