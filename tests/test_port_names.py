@@ -1,6 +1,7 @@
 """`everstep.port` follows what an original asks about names, sizes, dtypes and indices, or refuses it."""
 from __future__ import absolute_import, division, print_function
 
+import os
 import re
 
 import numpy as np
