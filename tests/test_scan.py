@@ -309,7 +309,7 @@ def test_the_command(tmpdir, capsys):
     fine = written(tmpdir, "fine.py", KERAS + "keras.optimizers.SGD(0.1)\n")
     assert cli.main(["scan", str(tmpdir)]) == 0
     output = capsys.readouterr()[0]
-    assert output.startswith("2 files, 2 findings, 1 places that were not understood\n")
+    assert output.startswith("files: 2, findings: 2, places not understood: 1\n")
     for text in ("TF 1.4 to 1.15", "bind(tf.train)", "epsilon is 1e-07, here 1e-08", "any optimizer of tf.train"):
         assert text in output
     for failure, codes in (("broken", (1, 0)), ("changes", (1, 0)), ("not-understood", (1, 0))):

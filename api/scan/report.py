@@ -72,7 +72,7 @@ def _failures(report):
 
 def _print(report):
     kinds, failures = Counter(each.kind for each in report.findings), _failures(report)
-    print("{} files, {} findings, {} places that were not understood".format(
+    print("files: {}, findings: {}, places not understood: {}".format(
         report.files, len(report.findings), len(report.not_understood)))
     rows = [(text, str(kinds[kind])) for kind, text in _KINDS if kinds[kind]]
     rows += [("does not work on the newest version", str(failures["broken"])),
