@@ -67,6 +67,12 @@ def train(definition, batches, start=None, lowering=None, **native):
     return runs.stepped(started(make, start or starts()), batches)
 
 
+def apart(one, other):
+    """Returns the largest difference, relative to each variable; a weight of one element may stand near 0 by chance."""
+    return max(np.abs(one[name] - other[name]).max() / max(np.abs(other[name]).max(), 0.25)
+               for name in one if one[name].size)
+
+
 def variables(run):
     return [run.variables[name] for name in run.names]
 
@@ -123,7 +129,8 @@ def test_each_rule_equals_the_float64_oracle(definition, strategy, dtype):
 
 
 @on_torch
-@pytest.mark.parametrize("definition_class, settings", harness.share(battery.CONFIGURED, 6))
+@pytest.mark.parametrize("definition_class, settings", harness.share(
+    [each for each in battery.CONFIGURED if each[0].stages == 1], 6))
 def test_every_definition_is_the_same_together_and_alone(definition_class, settings):
     more = {"epsilon": 1e-3} if definition_class.takes("epsilon") else {}
     if definition_class.takes("beta"):  # Tiger's: halves are exact, so no sign depends on the order of operations
@@ -133,14 +140,14 @@ def test_every_definition_is_the_same_together_and_alone(definition_class, setti
     assert strategies(alone) == {"plain"}
     for lowering in (None, {"kernel": False}):
         together = train(definition, batches, lowering=lowering)
-        if definition.locality == "element" and definition.stages == 1:
+        if definition.locality == "element":
             assert "plain" not in strategies(together) or everstep.optimizers.contract.defines(definition, "measure")
         one, other = together.weights(), alone.weights()
         if definition.family == "signs":  # of an average near 0, rounding may turn the sign: of three elements at most
             turned = {name: np.abs(one[name] - other[name]) > 1e-5 for name in one}
             assert sum(map(np.sum, turned.values())) <= 3
             one = {name: np.where(turned[name], other[name], one[name]) for name in one}
-        difference = distance(one, other)  # alone, hypers and powers of betas are tensors of float32
+        difference = apart(one, other)  # alone, hypers and powers of betas are tensors of float32
         assert difference <= 4e-6, (difference, strategies(together))
 
 

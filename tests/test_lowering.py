@@ -133,8 +133,10 @@ def test_each_way_gives_the_same(form, way, lowered, monkeypatch):
     definition = battery.define(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.define(*form)
     actual, plan = run(way, definition, dict(FORBIDDEN, **{lowered: True}))
     expected, _ = run(way, definition, FORBIDDEN)
-    assert apart(actual, expected) <= 2e-6
-    if lowered == "flattened" and definition.locality == "element" and not defines(definition, "measure"):
+    most = 4e-6 if "torch" in way.name else 2e-6  # its plain steps have hypers as float32 tensors, blocks as numbers
+    assert apart(actual, expected) <= most
+    is_by_element = definition.locality == "element" and definition.stages == 1
+    if lowered == "flattened" and is_by_element and not defines(definition, "measure"):
         assert plan["dense"].strategy == plan["bias"].strategy == "flattened", plan
     elif lowered == "compiled":
         assert plan["dense"].strategy == "compiled" or "not compiled" in plan["dense"].why, plan

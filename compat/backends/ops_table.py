@@ -32,6 +32,9 @@ def add_linalg(table, qr, eigh, svd, cholesky, solve, diagonal):
         sign = signs(table["less"](numbers, table["zeros_like"](numbers)), numbers)
         return q * table["reshape"](sign, (1, -1)), r * table["reshape"](sign, (-1, 1))
 
+    def is_empty(x):
+        return x.shape is not None and 0 in list(x.shape)
+
     def signs_of(vectors):
         largest, smallest = table["max"](vectors, axis=0), table["min"](vectors, axis=0)
         return signs(table["less"](largest, -smallest), largest)
@@ -39,11 +42,15 @@ def add_linalg(table, qr, eigh, svd, cholesky, solve, diagonal):
     def unique_eigh(x):
         check_matrix(x)
         values, vectors = eigh(x)
+        if is_empty(x):
+            return values, vectors
         return values, vectors * table["reshape"](signs_of(vectors), (1, -1))
 
     def unique_svd(x):
         check_matrix(x)
         left, numbers, right = svd(x)
+        if is_empty(x):
+            return left, numbers, right
         sign = signs_of(left)
         return left * table["reshape"](sign, (1, -1)), numbers, right * table["reshape"](sign, (-1, 1))
 

@@ -53,6 +53,7 @@ class ShardedSlots(object):
                 slots = [self._adapter.find_slot(shard, name) for shard in whole.variables]
                 split = all(slot is not None and slot.shape[:1] == shard.shape[:1]
                             for slot, shard in zip(slots, whole.variables))
+                split = split and len({tuple(slot.shape[1:]) for slot in slots}) == 1
                 if split and (key, name) not in self._joined:
                     self._joined[key, name] = whole, type(whole)(slots, name=whole.name)
 

@@ -13,9 +13,9 @@ def merged(shape):
 def sides_of(shape, max_size):
     """Returns "both", "left", "right" or "none": the sides of a variable that are at most `max_size` long.
 
-    A variable of rank 0 or 1 has none.
+    A variable of rank 0 or 1, or without elements, has none.
     """
-    if len(shape) < 2:
+    if len(shape) < 2 or 0 in shape:
         return "none"
     left, right = (size <= max_size for size in merged(shape))
     return "both" if left and right else "left" if left else "right" if right else "none"
