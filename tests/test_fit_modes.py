@@ -78,7 +78,8 @@ def rules(mode):
         if mode == "mixed_float16" and name.startswith("loss scale"):
             continue  # Keras scales the loss there, and twice is too much for float16
         named.append((name, make(SGD(0.05, momentum=0.5), "kernel")))
-    return [(name, definition) for name, definition in named if definition.stages == 1]
+    # A random projection of rank 1 is near 0 for some gradients, and APOLLO divides by it: rounding grows to a step.
+    return [(name, definition) for name, definition in named if definition.stages == 1 and name != "APOLLO"]
 
 
 @contextlib.contextmanager

@@ -78,10 +78,12 @@ class Looks(object):
         changed += [_replaced(*each) for each in [(type(tf.float32), "name", self._type_named)] + [
             (cls, "dtype", self._type_named) for cls in classes]]
         functions = [(re, name, self._search(name, getattr(re, name))) for name in _SEARCHES]
-        functions += [(module, "floatx", self._floatx(vars(module)["floatx"])) for name, module in sorted(
-            sys.modules.items()) if _BACKEND.match(name) and callable(vars(module).get("floatx"))]
+        # TF 1.14 wraps modules in objects that ask the module for each name, so `vars` does not have it.
+        backends = [module for name, module in sorted(sys.modules.items()) if _BACKEND.match(name)]
+        functions += [(module, "floatx", self._floatx(module.floatx)) for module in backends
+                      if callable(getattr(module, "floatx", None))]
         for owner, name, function in functions:
-            changed.append((owner, name, vars(owner)[name]))
+            changed.append((owner, name, getattr(owner, name)))
             setattr(owner, name, function)
         try:
             yield
