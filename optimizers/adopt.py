@@ -66,6 +66,8 @@ class ADOPT(Definition):
         change = hyper.learning_rate * (m + hyper.weight_decay * var)
         return ops.where(first, 0, change), {"m": m, "v": v}
 
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
         share = ops.where(hyper.updates > 0, hyper.learning_rate * hyper.weight_decay, 0)
         left = steps.product(hyper.beta_1)
