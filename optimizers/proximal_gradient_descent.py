@@ -1,4 +1,4 @@
-"""ProximalGradientDescent: gradient descent with proximal steps for L1 and L2 penalties."""
+"""Proximal gradient descent: SGD with proximal steps for L1 and L2 penalties."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, assign, hyper, kernel

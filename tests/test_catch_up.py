@@ -13,7 +13,7 @@ import everstep
 import harness
 import runs
 from everstep import optimizers as of
-from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
+from everstep.errors import DefinitionError, GradientError, RuleError, SlotError, UnsupportedError
 from everstep.optimizers import SGD, SGDW, AdaBound, AdagradDecay, Adam, AdamW, Lion, RMSprop
 from everstep.optimizers.contract import flat
 from everstep.testing import oracle
@@ -408,10 +408,12 @@ def test_definitions_that_refuse_catch_up():
     for each in definition_classes():
         try:
             define(each, {}, sparse="catch_up")
-        except RuleError as error:
-            assert 'Use sparse="exact" or "rows"' in str(error)
+        except (DefinitionError, RuleError) as error:
+            only_exact = each.refresh_methods or each.stages > 1
+            assert ('takes only sparse="exact"' if only_exact else 'Use sparse="exact" or "rows"') in str(error)
             refused.add(each.__name__)
-    expected = {each.__name__ for each in definition_classes() if getattr(golden(each), "CATCH_UP", ()) is None}
+    expected = {each.__name__ for each in definition_classes()
+                if each.refresh_methods or each.stages > 1 or getattr(golden(each), "CATCH_UP", ()) is None}
     assert refused == expected and len(expected) >= 5
 
     class Counting(everstep.Definition):
