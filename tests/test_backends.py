@@ -201,8 +201,6 @@ def test_eigh_gives_vectors_that_are_unique(here, backend):
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)], ids=str)
 def test_svd_gives_factors_that_are_unique(here, backend, shape):
-    if "svd" not in backend.ops:
-        pytest.skip("Keras 3.0 has none: https://github.com/keras-team/keras/issues/19062")
     x = np.random.RandomState(3).normal(size=shape).astype("float32")
     left, values, right = here.numbers(list(backend.ops["svd"](here.value(x))))
     assert left.shape == (shape[0], min(shape)) and right.shape == (min(shape), shape[1])
@@ -212,8 +210,6 @@ def test_svd_gives_factors_that_are_unique(here, backend, shape):
 
 
 def test_cholesky_and_solve(here, backend):
-    if "solve" not in backend.ops:
-        pytest.skip("Keras 3.0 has none: https://github.com/keras-team/keras/issues/19062")
     positive = SYMMETRIC.dot(SYMMETRIC) + np.eye(3, dtype="float32")
     lower, solved = here.numbers([backend.ops["cholesky"](here.value(positive)),
                                   backend.ops["solve"](here.value(positive), here.value(X))])

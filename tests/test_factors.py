@@ -102,8 +102,6 @@ class Solved(everstep.Definition):
 
 @pytest.mark.parametrize("way", harness.all_ways(), ids=ids)
 def test_rules_solve_join_and_take_parts(way):
-    if "solve" not in harness.bound(Factors().bind(way.module)).backend.ops:
-        pytest.skip("Keras 3.0 has none: https://github.com/keras-team/keras/issues/19062")
     start, random = {"kernel": START["kernel"] + 1}, np.random.RandomState(5)
     batches = [{"kernel": random.normal(size=(5, 3)).astype("float32")} for _ in range(6)]
     run = way.run(lambda: Solved(ranks=2).bind(way.module), start, {"kernel": harness.DENSE})
