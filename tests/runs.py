@@ -19,9 +19,7 @@ numpy_cells = pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the
 
 def bound(way, definition, **native):
     """Returns an optimizer that is passed every gradient of a batch, and gradients of the loss before it is scaled."""
-    optimizer = definition.bind(way.module, **native)
-    if definition.stages > 1:
-        everstep.enable_multistage(optimizer)
+    optimizer = training.bound(definition, way.module, **native)
     if defines(definition, "loss_scale") and issubclass(way.run, harness.GraphRun):
         optimizer.scale_loss(1.0)
     return optimizer

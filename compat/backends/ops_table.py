@@ -16,9 +16,11 @@ def add_linalg(table, qr, eigh, svd, cholesky, solve, diagonal):
         diagonal: a function that returns the diagonal of a matrix.
     """
 
+    def rank_of(x):
+        return x.shape.ndims if hasattr(x.shape, "ndims") else len(x.shape)  # None: TensorFlow does not know it
+
     def check_matrix(x):
-        rank = x.shape.ndims if hasattr(x.shape, "ndims") else len(x.shape)  # None: TensorFlow does not know it
-        if rank not in (2, None):
+        if rank_of(x) not in (2, None):
             raise ValueError("it takes a matrix")
 
     def signs(is_negative, like):
@@ -33,7 +35,7 @@ def add_linalg(table, qr, eigh, svd, cholesky, solve, diagonal):
         return q * table["reshape"](sign, (1, -1)), r * table["reshape"](sign, (-1, 1))
 
     def is_empty(x):
-        return x.shape is not None and 0 in list(x.shape)
+        return rank_of(x) is not None and 0 in list(x.shape)
 
     def signs_of(vectors):
         largest, smallest = table["max"](vectors, axis=0), table["min"](vectors, axis=0)

@@ -65,12 +65,7 @@ class Value(object):
     def is_buffer(self):
         """Whether the native value may share memory with a variable."""
         is_view = self.op in ("cast", "reshape", "transpose") and self.args[0].is_buffer
-        return self.leaf is not None or is_view or self.op == "item" and self.is_chosen
-
-    @property
-    def is_chosen(self):
-        """Whether it is a new or an old value, by what is due at a step: see `Tracer.values_if`."""
-        return self.op == "item" and self.args[0].op == "values_if"
+        return self.leaf is not None or is_view or self.op == "chosen"  # perhaps an old value
 
     def __repr__(self):
         return "<a value of {}>".format("ops." + self.op if self.op else "the rule's arguments")
@@ -177,7 +172,7 @@ class Tracer(object):
                 raise RuleError("a method that runs every few updates gave {} of shape {} for {} of shape {}".format(
                     value.dtype, shapes[0], before.dtype, shapes[1]))
         several = self.node("values_if", (due,) + tuple(new) + tuple(old), {}, self.dtype)
-        return [self.node("item", (several,), {"place": place}, value.dtype) for place, value in enumerate(new)]
+        return [self.node("chosen", (several,), {"place": place}, value.dtype) for place, value in enumerate(new)]
 
     @contextlib.contextmanager
     def by_kernel(self, inner_kernel):

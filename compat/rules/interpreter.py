@@ -107,7 +107,7 @@ def computed(backend, op, natives, options):
     Raises:
         RuleError: the op does not take values of these shapes.
     """
-    if op == "item":
+    if op in ("item", "chosen"):
         return natives[0][options["place"]]
     try:
         return backend.ops[op](*natives, **options)

@@ -80,12 +80,13 @@ _add("arange", 0, settings=("size", "dtype"), shape="new", mixes=True,
      numpy=lambda size, dtype: np.arange(size, dtype=dtype))
 _add("qr eigh svd cholesky", shape="factored", mixes=True, numpy=lambda x: None)  # backends bring them: see LINALG
 _add("solve", 2, shape="solved", mixes=True, numpy=lambda a, b: None)
-_add("values_if", shape="chosen", numpy=lambda x: None)  # of new and old values, see rules/interpreter.py
-_add("item", settings=("place",), shape="item", numpy=lambda several, place: several[place])  # one of several results
+_add("values_if", shape="old", numpy=lambda x: None)  # of new and old values, see rules/interpreter.py
+# One of several results; "chosen" of `values_if`.
+_add("item chosen", settings=("place",), shape="item", numpy=lambda several, place: several[place])
 
 # {operation of numpy.linalg, which a backend may lack: how many results it has}
 LINALG = {"qr": 2, "eigh": 2, "svd": 3, "cholesky": 1, "solve": 1}
-_INNER = frozenset(["item", "values_if"])  # rules never name it
+_INNER = frozenset(["item", "chosen", "values_if"])  # rules never name it
 # What rules may write after `ops.` on every backend, with NumPy's meaning: all but what Python's operators do.
 NAMES = frozenset(
     name for name, each in TABLE.items()

@@ -49,7 +49,7 @@ class Program(object):
             node = ("input", inputs[value])  # type: tuple
         elif value.op == "constant":
             node = ("constant", value.options["number"], value.dtype)
-        elif value.step_wide or value.leaf is not None or value.op == "item" and value.is_chosen:
+        elif value.step_wide or value.leaf is not None or value.op == "chosen":
             node = ("outside", len(self.outside))
             self.outside.append(value)
         else:
@@ -95,7 +95,7 @@ class Program(object):
             all if a branch may read them: nothing orders that before the update.
         """
         updates = {}  # type: dict[str, tuple]
-        if any(value.is_chosen for value in self.outside):
+        if any(value.op == "chosen" for value in self.outside):
             return updates
         used = self._used()
         for name, result in zip(names, self.results[1:]):

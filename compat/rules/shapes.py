@@ -194,7 +194,7 @@ _SHAPES = {
     "transposed": lambda value, shapes: _transposed(shapes[0], value.options.get("axes")),
     "multiplied": lambda value, shapes: _multiplied(*shapes),
     "factored": lambda value, shapes: _factored(value.op, shapes[0]),
-    "chosen": lambda value, shapes: tuple(shapes[1 + len(shapes) // 2 :]),  # those of the old values
+    "old": lambda value, shapes: tuple(shapes[1 + len(shapes) // 2 :]),  # those of the old values
     "solved": lambda value, shapes: _solved(*shapes),
     "concatenated": lambda value, shapes: _concatenated(shapes, value.options["axis"]),
     "einsum": lambda value, shapes: _einsum(value.options["equation"], shapes),
