@@ -105,7 +105,7 @@ _SWITCHES = ("amsgrad", "nesterov", "use_nesterov", "centered", "rectify", "grad
 
 
 class _Values(object):
-    """The values of arguments. Those that are no literals get a number of their own, which becomes their text again."""
+    """The values of arguments. A number stands for each that is an expression, until its text is written again."""
 
     def __init__(self, given, entry):
         self._texts, self._switches, self.config, self.unread, self._entry = {}, {}, {}, [], entry

@@ -1,4 +1,4 @@
-"""What dotted names are: optimizer classes, schedules, wrappers; and the versions in which they exist.
+"""Tells which dotted names are optimizer classes, schedules and wrappers, and which versions have them.
 
 tests/test_scan_places.py looks for every class in the installed versions.
 """
@@ -53,7 +53,7 @@ _SAME = (
     ("tensorflow.compat.v1.optimizers.", "tensorflow.compat.v1.keras.optimizers."),
     ("tensorflow_addons.optimizers.", "tensorflow_addons.optimizers."),
 )
-# {(product, class): its first version there}; the module's own where there is none.
+# {(product, class): the first version that has the class}. Others came with their module.
 FIRST = {
     ("TF", "AddSignOptimizer"): "1.5", ("TF", "PowerSignOptimizer"): "1.5", ("TF", "MultitaskOptimizerWrapper"): "1.5",
     ("TF", "ElasticAverageOptimizer"): "1.5", ("TF", "ModelAverageOptimizer"): "1.6", ("TF", "AdaMaxOptimizer"): "1.9",

@@ -289,8 +289,10 @@ class Missed(object):
         return OrderedDict((name, self._hyper(place, name)) for place, name in names)
 
     def _hyper(self, place, name):
-        """Returns a hyper or scalar at the missed update. An everstep schedule is evaluated again, at that update,
-        unless a framework computes a part of it."""
+        """Returns a hyper or scalar at the missed update.
+
+        An everstep schedule is evaluated again, at that update, unless a framework computes a part of it.
+        """
         hyper = self.host.given(name) if name in flat(self.rule, "hyper") else None
         if isinstance(hyper, Schedule) and not hyper._natives():
             count = self.tracer.once("replayed updates", lambda: self._t() - 1)

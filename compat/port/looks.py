@@ -59,7 +59,7 @@ class Looks(object):
         names: [Look] at names, in order.
         sizes: ["file:line"] where it reads a shape.
         dtypes: ["file:line"] where it compares or measures a dtype, or looks something up by one.
-        codes: the code objects of its own functions that ran.
+        codes: the code objects of the original's functions that ran.
     """
 
     def __init__(self):

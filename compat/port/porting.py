@@ -177,7 +177,7 @@ class Porting(object):
             raise PortError("they differ in what they count")
 
     def _find_groups(self):
-        """Finds the groups of variables that have rules of their own, and their options. Says what is not known."""
+        """Finds which variables an original treats differently, and by which options. Notes what is not known."""
         groups, self.indices = [], []
         for rule in self._used_rules().values():
             probing = Probing(rule).run()

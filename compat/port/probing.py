@@ -21,7 +21,7 @@ SCOPED = "outer/inner/last_w"
 
 
 class Probing(object):
-    """Finds the groups of variables for which one original has rules of their own.
+    """Finds which variables one original treats differently, in groups.
 
     Args:
         rule: its `Rule` for a variable called theta.
