@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.checkpoints import moving
 from everstep.compat.files import npz
 from everstep.compat.files.contents import Handle
 
@@ -96,6 +97,55 @@ class State(object):
             A `State`, which shares the other parts.
         """
         return State(**dict(vars(self), **parts))
+
+    def renamed(self, patterns):
+        """Returns a copy in which variables have other names, with their slots and values.
+
+            >>> import everstep, numpy as np
+            >>> state = everstep.State(slots={"dense/kernel": {"m": np.zeros((4, 3))}, "dense/bias": {"m": np.zeros(3)}})
+            >>> state = state.renamed({"(.*)/kernel": r"\\1.weight", "(.*)/bias": r"\\1.bias"})
+            >>> list(state.slots)
+            ['dense.weight', 'dense.bias']
+
+        Patterns in the definition (`exclude=`, `everstep.partition`) stay as they are: they look for the names that the
+        state has after this.
+
+        Args:
+            patterns: {old: new}, or a list of pairs. Old is a regular expression that matches a whole name; new may
+                refer to its groups: `\\1`, `\\g<name>`. The first pattern that matches a name is used. Names that none
+                matches stay.
+
+        Returns:
+            A `State`, which shares the arrays.
+
+        Raises:
+            StateError: a pattern matches nothing, or two variables would get one name.
+        """
+        return moving.renamed(self, patterns)[0]
+
+    def transposed(self, patterns):
+        """Returns a copy in which the axes of variables, and of their slots, have another order.
+
+            >>> import everstep, numpy as np
+            >>> state = everstep.State(slots={"fc.weight": {"m": np.zeros((4, 3))}})
+            >>> state.transposed({"fc.weight": (1, 0)}).slots["fc.weight"]["m"].shape
+            (3, 4)
+
+        Slots of one number stay as they are. The rows and columns of a factored matrix change places.
+
+        Args:
+            patterns: {name: axes}, or a list of pairs. Name is a regular expression that matches a whole name. Axes are
+                those of `numpy.transpose`, of variable and slots: `(1, 0)` for a matrix. The first pattern that
+                matches a name is used.
+
+        Returns:
+            A `State` whose transposed arrays are made when they are read.
+
+        Raises:
+            StateError: a pattern matches nothing, the axes do not fit a variable, or a slot has other axes than its
+                variable.
+        """
+        return moving.transposed(self, patterns)
 
     def __copy__(self):
         return self.replace()
