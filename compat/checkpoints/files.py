@@ -9,7 +9,7 @@ from everstep.compat.checkpoints import reading, writing
 from everstep.compat.checkpoints.claims import Request
 from everstep.compat.checkpoints.moving import renamed
 from everstep.compat.checkpoints.state import State, with_arrays
-from everstep.compat.files import bundle, formats
+from everstep.compat.files import bundle, formats, npz, safetensors
 from everstep.compat.files.contents import Handle, as_file_errors
 from everstep.compat.files.formats import FORMATS
 from everstep.compat.files.open_file import as_path
@@ -79,7 +79,7 @@ def write_checkpoint(
     Args:
         state: a `State`.
         path: the file. For a TensorFlow checkpoint: the path without `.index`, where no checkpoint may exist.
-        format: "everstep", "tf-saver", "keras-h5", "keras" or "keras-weights-h5".
+        format: "everstep", "safetensors", "tf-saver", "keras-h5", "keras" or "keras-weights-h5".
         template: required for Keras's formats: a file of the same format with the model and the optimizer to continue
             with, saved after a step. The new file is a copy of it with the state, and with the weights if the state has
             them. The optimizer's settings, its learning rate too, stay the template's.
@@ -113,6 +113,11 @@ def write_checkpoint(
             "Restore the state into the live optimizer, everstep.restore(optimizer, state, variables), and save there: "
             "tf.train.Checkpoint(model=model, optimizer=optimizer).save(path)"
         )
+    if format == "torch":
+        raise UnsupportedError(
+            "torch loads a state_dict, which a pickle holds. Restore the state into the optimizer, everstep.restore("
+            "optimizer, state, variables), and save there: torch.save(optimizer.state_dict(), path)"
+        )
     if FORMATS[format].write is not None:
         options = (ours, learning_rate, rename, by_order, variables)
         return _write_into(state, path, format, template, options, moved, dry_run)
@@ -125,7 +130,7 @@ def write_checkpoint(
         if not dry_run:
             bundle.write(path, tensors, moved)
     elif not dry_run:
-        _with_progress(state, moved).save(path)
+        (safetensors if format == "safetensors" else npz).save(_with_progress(state, moved), path)
     return Written(matches, [])
 
 

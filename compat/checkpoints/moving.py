@@ -1,4 +1,4 @@
-"""Gives the variables of a State other names, or their axes another order: for a model written for another framework."""
+"""Other names for the variables of a State, and other orders of their axes: those of a model in another framework."""
 from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict

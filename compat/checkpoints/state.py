@@ -6,7 +6,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints import moving
-from everstep.compat.files import npz
+from everstep.compat.files import npz, safetensors
 from everstep.compat.files.contents import Handle
 
 
@@ -55,24 +55,25 @@ class State(object):
         self.ordered, self.loss_scale = ordered, loss_scale
 
     def save(self, path):
-        """Writes the state to a `.npz` file (docs/state_format.md).
+        """Writes the state to a `.npz` file, or a `.safetensors` file (docs/state_format.md).
 
         An existing file is replaced only once all is written.
 
         Args:
-            path: the file to write.
+            path: the file to write. A name that ends in `.safetensors` makes a file of that format, which torch and
+                JAX programs can read, too; any other name one of `.npz`.
 
         Raises:
             StateError: the format cannot hold something in the state, or the file cannot be written.
         """
-        npz.save(self, path)
+        (safetensors if _names_safetensors(path) else npz).save(self, path)
 
     @classmethod
     def load(cls, path):
         """Reads a file that `save` wrote.
 
         Args:
-            path: the file.
+            path: the file, by the name that `save` was given.
 
         Returns:
             A `State`. Its arrays are handles, which are read and checked on first use.
@@ -81,7 +82,7 @@ class State(object):
             FileError (a StateError): the file is not from `save`, is of a newer format, is damaged or truncated, or
                 cannot be read.
         """
-        return cls(**npz.load(path))
+        return cls(**(safetensors if _names_safetensors(path) else npz).load(path))
 
     def to_dict(self):
         """Returns the whole state as dictionaries, lists, numbers and NumPy arrays."""
@@ -102,10 +103,9 @@ class State(object):
         """Returns a copy in which variables have other names, with their slots and values.
 
             >>> import everstep, numpy as np
-            >>> state = everstep.State(slots={"dense/kernel": {"m": np.zeros((4, 3))}, "dense/bias": {"m": np.zeros(3)}})
-            >>> state = state.renamed({"(.*)/kernel": r"\\1.weight", "(.*)/bias": r"\\1.bias"})
-            >>> list(state.slots)
-            ['dense.weight', 'dense.bias']
+            >>> state = everstep.State(slots={"dense/kernel": {"m": np.zeros((4, 3))}})
+            >>> list(state.renamed({"(.*)/kernel": r"\\1.weight"}).slots)
+            ['dense.weight']
 
         Patterns in the definition (`exclude=`, `everstep.partition`) stay as they are: they look for the names that the
         state has after this.
@@ -159,6 +159,12 @@ class State(object):
     def __repr__(self):
         name = (self.definition or {}).get("definition", "an unknown definition")
         return "<everstep state of {}: {} updates, {} variables>".format(name, self.updates, len(self.slots))
+
+
+def _names_safetensors(path):
+    """Returns whether a path ends in `.safetensors`."""
+    path = path.__fspath__() if hasattr(path, "__fspath__") else path
+    return path[-12:] in (".safetensors", b".safetensors") if isinstance(path, (bytes, type(u""))) else False
 
 
 def finished(state, path):
