@@ -142,14 +142,13 @@ def _check_options(claim, definition, each):
 def _factor(claim, definition, rate):
     """Returns what torch's momentum_buffer is multiplied by: it has no learning rate in it."""
     rule = definition.base
-    sign = 1 if isinstance(rule, RMSprop) else -1 if getattr(rule, "rate_in_velocity", False) else 0
-    if not sign or not rule.has_slot("velocity"):
+    if not rule.has_slot("velocity") or not getattr(rule, "rate_in_velocity", True):
         return 1
     rate = float(np.asarray(rate)) if _is_number(rate) else 0.0
     if not rate > 0:
         raise StateError("{} keeps its momentum without the learning rate, which {} has in it: give learning_rate= "
                          "(--learning-rate), the rate that was in force".format(claim.path, definition._short()))
-    return sign * rate
+    return rate if isinstance(rule, RMSprop) else -rate
 
 
 def _names(claim, each, slots, given):

@@ -68,21 +68,24 @@ def moved(name, value, slots, axes):
     axes = _checked(name, axes, shape)
     new = OrderedDict()  # type: OrderedDict
     for slot, array in (slots or {}).items():
-        new[_new_slot(name, slot, shape, axes, array)] = array if _stays(slot, array, shape) else lazily(
-            array, lambda values: np.transpose(values, axes))
-    return None if value is None else lazily(value, lambda values: np.transpose(values, axes)), \
-        None if slots is None else new
+        new[_new_slot(name, slot, shape, axes, array)] = array if _stays(slot, array, shape) else _turned(array, axes)
+    return None if value is None else _turned(value, axes), None if slots is None else new
 
 
-def lazily(array, function):
-    """Returns a handle for what a function makes of an array, called when the values are asked for.
+def _turned(array, axes):
+    return lazily([array], lambda values: np.transpose(values, axes))
+
+
+def lazily(arrays, function):
+    """Returns a handle for what a function makes of arrays, called when the values are asked for.
 
     Args:
-        function: function(array) returns an array; its shape follows from that of its argument.
+        function: function(*arrays) returns an array; its shape follows from those of its arguments.
     """
-    shape = function(np.broadcast_to(np.int8(0), array.shape)).shape
-    return Handle(getattr(array, "name", "array"), shape, array.dtype,
-                  lambda selection: np.ascontiguousarray(function(np.asarray(array))).reshape(shape)[selection])
+    shape = function(*[np.broadcast_to(np.int8(0), array.shape) for array in arrays]).shape
+    return Handle(
+        getattr(arrays[0], "name", "array"), shape, arrays[0].dtype,
+        lambda selection: np.ascontiguousarray(function(*map(np.asarray, arrays))).reshape(shape)[selection])
 
 
 def shape_of(name, value, slots):

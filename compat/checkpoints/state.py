@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.checkpoints import moving
+from everstep.compat.checkpoints import moving, torch_layers
 from everstep.compat.files import npz, safetensors
 from everstep.compat.files.contents import Handle
 
@@ -146,6 +146,55 @@ class State(object):
                 variable.
         """
         return moving.transposed(self, patterns)
+
+    def to_torch(self, layers):
+        """Returns a copy for a model in torch: names, axes and gates of Keras's layers become those of torch's modules.
+
+            >>> import everstep, numpy as np
+            >>> state = everstep.State(slots={"dense/kernel": {"m": np.zeros((4, 3))}})
+            >>> state = state.to_torch({"dense": ("Dense", "fc")})
+            >>> state.slots["fc.weight"]["m"].shape
+            (3, 4)
+
+        All slots move with their variable, exactly, with one exception: torch's LSTM has two biases, which it adds, and
+        Keras's has one. It becomes `bias_ih`, with its slots; `bias_hh` is 0 and has none. Give `bias_hh` no gradient
+        (`requires_grad_(False)`) and leave it out of the optimizer: otherwise the sum moves twice as far.
+
+        Args:
+            layers: {name of a layer in Keras: (its class, name of the module in torch)}. The names are those that the
+                variables begin with. A third item holds options: `{"suffix": "_l1_reverse"}` for LSTM and GRU (default
+                `"_l0"`), `{"depth_multiplier": 2}` for a depthwise convolution (default 1; only `to_keras` needs it).
+                None in place of the tuple leaves a layer out. The classes are Dense, Embedding, Conv1D to Conv3D and
+                their Transpose, DepthwiseConv1D and 2D, BatchNormalization, LayerNormalization, GroupNormalization,
+                LSTM, and GRU with reset_after=True.
+
+        Returns:
+            A `State` whose arrays are made when they are read.
+
+        Raises:
+            StateError: the state lacks a layer, a variable belongs to none, or a slot has no place in the other
+                framework.
+        """
+        return torch_layers.to_torch(self, layers)
+
+    def to_keras(self, layers):
+        """Does the reverse of `to_torch`, with the same `layers`.
+
+            >>> import everstep, numpy as np
+            >>> state = everstep.State(slots={"fc.weight": {"m": np.zeros((3, 4))}})
+            >>> state.to_keras({"dense": ("Dense", "fc")}).slots["dense/kernel"]["m"].shape
+            (4, 3)
+
+        Args:
+            layers: as for `to_torch`: {name of a layer in Keras: (its class, name of the module in torch)}.
+
+        Returns:
+            A `State` whose arrays are made when they are read.
+
+        Raises:
+            StateError: as `to_torch`; or both biases of an LSTM have slots, which Keras's one bias cannot take.
+        """
+        return torch_layers.to_keras(self, layers)
 
     def __copy__(self):
         return self.replace()
