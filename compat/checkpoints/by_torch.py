@@ -142,7 +142,7 @@ def _check_options(claim, definition, each):
 def _factor(claim, definition, rate):
     """Returns what torch's momentum_buffer is multiplied by: it has no learning rate in it."""
     rule = definition.base
-    if not rule.has_slot("velocity") or not getattr(rule, "rate_in_velocity", True):
+    if "velocity" not in rule.declarations or not rule.has_slot("velocity") or not getattr(rule, "rate_in_velocity", True):
         return 1
     rate = float(np.asarray(rate)) if _is_number(rate) else 0.0
     if not rate > 0:
