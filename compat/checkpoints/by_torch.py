@@ -142,7 +142,8 @@ def _check_options(claim, definition, each):
 def _factor(claim, definition, rate):
     """Returns what torch's momentum_buffer is multiplied by: it has no learning rate in it."""
     rule = definition.base
-    if "velocity" not in rule.declarations or not rule.has_slot("velocity") or not getattr(rule, "rate_in_velocity", True):
+    has_velocity = "velocity" in rule.declarations and rule.has_slot("velocity")
+    if not has_velocity or not getattr(rule, "rate_in_velocity", True):
         return 1
     rate = float(np.asarray(rate)) if _is_number(rate) else 0.0
     if not rate > 0:
