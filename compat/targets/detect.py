@@ -44,6 +44,10 @@ def _is_keras3(optimizer):
     return _has(optimizer, "update_step", "build", "stateless_apply", "_backend_update_step")
 
 
+def _is_transform(optimizer):
+    return getattr(optimizer, "_fields", None) == ("init", "update")
+
+
 # The first match wins: an OptimizerV2 has get_updates too.
 TARGETS = (
     Api("tf_train", "tf_train.TrainAdapter", _is_train,
@@ -56,6 +60,8 @@ TARGETS = (
         "an Adam or SGD with update_step and _distributed_apply_gradients_fn (tf.keras 2.11 to 2.15, tf_keras)"),
     Api("keras3", "keras3.Keras3Adapter", _is_keras3,
         "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)"),
+    Api("optax_transform", "optax_transform.TransformAdapter", _is_transform,
+        "a GradientTransformationExtraArgs of init and update (optax)"),
 )
 
 ARRAYS = Api("arrays", "arrays.ArraysAdapter", None, "numpy itself")
@@ -149,6 +155,8 @@ def _optimizer_classes(module):
         optimizer = getattr(holder, name, None)
         if isinstance(optimizer, type) and not hasattr(optimizer, "definition_class"):
             yield optimizer
+    if hasattr(module, "GradientTransformationExtraArgs"):
+        yield module.GradientTransformationExtraArgs
     base = getattr(holder, "Optimizer", None)
     if isinstance(base, type) and _is_train(base):
         yield base
