@@ -7,8 +7,8 @@ pure. The state is a `TransformState` of arrays alone:
 |---|---|
 | `count` | the number of updates |
 | `counters` | `pending` and `steps`, only if steps can skip updates |
-| `scalars` | by name |
-| `slots` | by name, with `_` for each `/`: a tree like the parameters |
+| `scalars` | by name, with `_` for each `/` |
+| `slots` | likewise: each a tree like the parameters |
 
 - A leaf's name is its path in the tree, such as `Dense_0/kernel`. Rules for some names work on it.
 - `update` returns minus the change, in the dtype of the gradients. A step that does not update returns zeros;
@@ -37,6 +37,10 @@ from everstep.compat.targets.optax_trees import Layouts, TransformState, Tree
 from everstep.errors import HyperValueError, StateError, UnsupportedError, UnsupportedMemberError, VariableError
 from everstep.optimizers.contract import VARIABLE, scalar_starts
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 _APPLY = "call update, then optax.apply_updates"
 
 
@@ -49,7 +53,7 @@ def _of_state(name, instead):
 class _Functions(object):
     """The two functions of one transform. They outlive copies of the tuple that optax makes."""
 
-    native = None  # the transform
+    native = None  # type: Any  # the transform
 
     def init(self, params):
         """Returns the state to start with. Can be traced."""
@@ -73,8 +77,14 @@ class Transform(NativeOptimizer):
         if len(args) == 2 and isinstance(getattr(args[0], "__self__", None), _Functions):
             return cls.native_base(*args)  # JAX takes such a tuple apart, and makes it anew of what it found
         functions = _Functions()
-        functions.native = transform = tuple.__new__(cls, (functions.init, functions.update))
+        functions.native = transform = cls.native_base.__new__(cls, functions.init, functions.update)
         return transform
+
+
+def transform_of(optimizer):
+    """Returns the `Transform` that something is, or was before JAX made the tuple anew; else None."""
+    functions = getattr(getattr(optimizer, "init", None), "__self__", None)
+    return functions.native if isinstance(functions, _Functions) else None
 
 
 class WithoutState(object):
@@ -102,8 +112,8 @@ class TransformAdapter(Adapter):
     unsupported = (
         COMPLEX,
         Unsupported("setting hypers", HyperValueError,
-                    "{optimizer} is a pair of pure functions, so {name} is a constant: give a function of the count, or "
-                    "use optax.inject_hyperparams with the native class"),
+                    "{optimizer} is a pair of pure functions, so {name} is a constant: give a function of the count, "
+                    "or use optax.inject_hyperparams with the native class"),
         member("apply_gradients", _APPLY),
         member("minimize", _APPLY),
         _of_state("iterations", "read count of the state"),
@@ -283,7 +293,7 @@ class TransformAdapter(Adapter):
             held.update((place, backend.constant(0, "int32")) for place in self._counters.values())
             held.update((place, backend.constant(starts[name], "float32")) for name, place in self._scalars.items())
             tree.layout.bound.adapter.make_state(tree.layout.variables)
-            return tree.state(held)
+            return tree.state()
 
     def update_tree(self, updates, state, params):
         tree = Tree(self, updates, params)
@@ -292,25 +302,25 @@ class TransformAdapter(Adapter):
             check_repeat(self.bound, [])
             pairs = list(zip(tree.leaves, tree.layout.variables))
             bound.take_step(check_pairs(self.backend, pairs, True) if pairs else [], checked=False)
-            return tree.changes(held), tree.state(held, state)
+            return tree.changes(held), tree.state(state)
 
     def held(self, state):
         """Returns {`Place`: value} of the counters and scalars of a state. Raises StateError if it has others."""
         found = {}
         if isinstance(state, TransformState):
             found = dict(state.scalars, updates=state.count, **state.counters)
-        places = self.own_variables()
+        places = {hypers.attribute(name): place for name, place in self.own_variables().items()}
         if set(found) != set(places):
+            names = [", ".join(sorted(names)) or "none" for names in (places, found)]
             raise StateError(
                 "update takes the state that init of this transform returned, or the update before; {} needs {}, and "
-                "this is {} with {}".format(
-                    self.bound.owner, ", ".join(sorted(places)), type(state).__name__, ", ".join(sorted(found)) or "none"))
+                "this is {} with {}".format(self.bound.owner, names[0], type(state).__name__, names[1]))
         return {place: found[name] for name, place in places.items()}
 
-    def state(self, held, slots):
-        """Returns a `TransformState` of values."""
-        counts = {name: held[place] for name, place in self._counters.items()}
-        scalars = {name: held[place] for name, place in self._scalars.items()}
+    def state(self, slots):
+        """Returns the `TransformState` of what is held, given its slots."""
+        counts = {name: self.backend.read(place) for name, place in self._counters.items()}
+        scalars = {hypers.attribute(name): self.backend.read(place) for name, place in self._scalars.items()}
         return TransformState(counts.pop("updates"), counts, scalars, slots)
 
     def no_leaf(self):

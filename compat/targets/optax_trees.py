@@ -125,8 +125,9 @@ class Tree(object):
                     self._adapter.bound.owner, role, ", ".join(sorted(state.slots)) or "none"))
         return self._shape.flatten_up_to(state.slots[attribute(role)])
 
-    def state(self, held, before=None):
-        """Returns the `TransformState` of values; where a leaf has no gradient, with the slots of the state before."""
+    def state(self, before=None):
+        """Returns the `TransformState` of what is held; where a leaf has no gradient, with the slots of the one before.
+        """
         slots = OrderedDict()
         for role in self.layout.roles():
             leaves = [self._adapter.no_leaf()] * len(self._all)
@@ -134,9 +135,16 @@ class Tree(object):
                 leaves = self._leaves_like(before, role)
             for place, variable in zip(self.present, self.layout.variables):
                 if role in variable.slots:
-                    leaves[place] = held[variable.slots[role]]
+                    leaves[place] = self._backend.read(variable.slots[role])
             slots[attribute(role)] = self._shape.unflatten(leaves)
-        return self._adapter.state(held, dict(slots))
+        return self._adapter.state(dict(slots))
+
+    def params(self):
+        """Returns the tree of the parameters' values, in the dtypes of the parameters."""
+        params = list(self._all)
+        for place, variable in zip(self.present, self.layout.variables):
+            params[place] = self._backend.read(variable)
+        return self._shape.unflatten(params)
 
     def changes(self, held):
         """Returns the tree of what a step adds, in the dtypes of the gradients; None where there was none."""
