@@ -30,7 +30,7 @@ from everstep.compat.engine.step import counters
 from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import Adapter
 from everstep.compat.targets.checking import check_dense, check_repeat, forgetting_failures
-from everstep.compat.targets.construction import COMPLEX, Unsupported, member
+from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword, member
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.optax_trees import Layouts, TransformState, Tree
@@ -116,6 +116,10 @@ class TransformAdapter(Adapter):
                     "or use optax.inject_hyperparams with the native class"),
         member("apply_gradients", _APPLY),
         member("minimize", _APPLY),
+        keyword("name", "a transform of optax has no name"),
+        keyword("clipnorm", "write everstep.clip(..., norm=...) around it"),
+        keyword("clipvalue", "write everstep.clip(..., value=...) around it"),
+        keyword("global_clipnorm", "write everstep.clip(..., global_norm=...) around it"),
         _of_state("iterations", "read count of the state"),
         _of_state("steps", "read counters of the state"),
         _of_state("get_slot", "read slots of the state"),
@@ -123,7 +127,7 @@ class TransformAdapter(Adapter):
         _of_state("flush", "a window closes at its last step"),
     )
     casts_gradients = True
-    sets_hypers = False
+    sets_hypers = holds_state = False
     is_fused = False
     carries = WithoutState
 
@@ -282,12 +286,15 @@ class TransformAdapter(Adapter):
         return None
 
     def take_flush(self, variables):
-        raise hypers.refusal(self.bound, "flush")
+        return []
 
     # Pure functions.
 
     def init(self, params):
         tree, backend = Tree(self, params), self.backend
+        for variable in tree.layout.variables:
+            if "complex" in variable.dtype:
+                raise hypers.refusal(self.bound, "complex variables", got=variable.name, dtype=variable.dtype)
         with backend.holding(tree.held()) as held, forgetting_failures(tree.layout.bound):
             starts = scalar_starts(self.bound.definition)
             held.update((place, backend.constant(0, "int32")) for place in self._counters.values())

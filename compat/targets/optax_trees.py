@@ -9,9 +9,11 @@ import copy
 from collections import OrderedDict, namedtuple
 
 from everstep.compat.backends.on_jax import Place
+from everstep.compat.engine.step import engine_slot_names
 from everstep.compat.targets.hypers import attribute
 from everstep.errors import StateError
-from everstep.optimizers.contract import flat
+from everstep.optimizers.contract.trees import tree, walk
+from everstep.optimizers.contract.verbs import overrides
 
 # count: the number of updates, int32. counters: {"pending", "steps": int32} where steps can skip updates. scalars:
 # {name: float32}. slots: {name: a tree like the parameters}, without a leaf where a parameter has no such slot.
@@ -45,6 +47,7 @@ class Layout(object):
     Attributes:
         native: an optimizer like the user's, whose `Bound` knows these variables alone.
         variables: their `Place`s, with those of their slots.
+        roles: the names of all slots, also of those that none of these variables has.
     """
 
     def __init__(self, native, leaves):
@@ -52,18 +55,27 @@ class Layout(object):
         self.bound = self.native._bound
         self.bound.rules, self.bound.seen, self.bound.calls = {}, {}, {}
         self.variables = [Place(*leaf, is_trained=True) for leaf in leaves]
-        self.bound.check_first(self.variables)
+        if self.variables:  # a branch of optax.multi_transform may have none
+            self.bound.check_first(self.variables)
         for variable in self.variables:
             for name in self.bound.slot_names(variable):
                 _, shape, dtype = self.bound.slot_declaration(variable, name)
                 variable.slots[name] = Place(name, shape, dtype)
 
-    def roles(self):
-        """Returns the names of all slots, also of those that none of these variables has."""
-        names = list(flat(self.bound.definition, "slot"))
+        self.roles = _roles(self.bound.definition)
         for variable in self.variables:
-            names += [name for name in self.bound.slot_names(variable) if name not in names]
-        return names
+            self.roles += [name for name in variable.slots if name not in self.roles]
+
+
+def _roles(definition):
+    """Returns the names of all slots that some variable may have: the same for every tree, as optax expects."""
+    names = []
+    for node in walk(tree(definition)):
+        varies = overrides(node.definition, "specialize")
+        names += [node.prefix + name for name in node.definition.declared_order
+                  if node.definition.declarations[name].kind == "slot"
+                  and (varies or node.definition.declarations[name].exists(node.definition))]
+    return names + engine_slot_names(definition, False)
 
 
 class Tree(object):
@@ -71,15 +83,15 @@ class Tree(object):
 
     Args:
         adapter: a `TransformAdapter`.
-        tree: the gradients or the parameters.
-        params: the parameters if `tree` is of gradients, or None.
+        whole: the gradients or the parameters.
+        params: the parameters if `whole` is of gradients, or None.
     """
 
-    def __init__(self, adapter, tree, params=None):
+    def __init__(self, adapter, whole, params=None):
         import jax
 
         self._adapter, self._backend = adapter, adapter.backend
-        leaves, self._shape = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda leaf: leaf is None)
+        leaves, self._shape = jax.tree_util.tree_flatten_with_path(whole, is_leaf=lambda leaf: leaf is None)
         self._all = [leaf for _, leaf in leaves]
         self._values = self._all if params is None else self._shape.flatten_up_to(params)
         self.present = [place for place, leaf in enumerate(self._all) if leaf is not None]
@@ -104,7 +116,7 @@ class Tree(object):
             return held
         adapter = self._adapter
         held.update(adapter.held(state))
-        for role in self.layout.roles():
+        for role in self.layout.roles:
             places = [(place, variable.slots[role]) for place, variable in zip(self.present, self.layout.variables)
                       if role in variable.slots]
             if places:
@@ -129,7 +141,7 @@ class Tree(object):
         """Returns the `TransformState` of what is held; where a leaf has no gradient, with the slots of the one before.
         """
         slots = OrderedDict()
-        for role in self.layout.roles():
+        for role in self.layout.roles:
             leaves = [self._adapter.no_leaf()] * len(self._all)
             if before is not None:
                 leaves = self._leaves_like(before, role)
@@ -151,6 +163,6 @@ class Tree(object):
         changes, backend = list(self._all), self._backend
         for place, grad, variable in zip(self.present, self.leaves, self.layout.variables):
             change = held.get(variable.change)
-            zeros = backend.ops["zeros_like"]
-            changes[place] = zeros(grad) if change is None else backend.cast(change, backend.dtype(grad))
+            change = backend.ops["zeros_like"](grad) if change is None else change
+            changes[place] = backend.cast(change, backend.dtype(grad))
         return self._shape.unflatten(changes)
