@@ -1,6 +1,6 @@
 """The backend for JAX without Keras: values of a tree, held for the length of one call of a pure function.
 
-A variable is a `Place`: a name, a shape and a dtype, without a value. `held` gives places their values for one call. A
+A variable is a `Place`: a name, a shape and a dtype, without a value. `Held` gives places their values for one call. A
 write replaces the value there; a write of a trained variable is kept as what it adds, which is all that optax wants.
 """
 from __future__ import absolute_import, division, print_function
@@ -18,7 +18,7 @@ from everstep.optimizers.contract import SIXTEEN_BITS
 
 
 class Place(object):
-    """A variable, counter, scalar or slot of a tree. Values stand in `JaxBackend.held`.
+    """A variable, counter, scalar or slot of a tree. Its value is in `Held`.
 
     Attributes:
         name: the path in the tree, or the name of the counter, scalar or slot.
@@ -35,21 +35,48 @@ class Place(object):
         return "<{} of shape {}, {}>".format(self.name, self.shape, self.dtype)
 
 
-class JaxBackend(Backend):
-    """JAX arrays, eager or traced. Gradients are dense, so no verb writes rows.
+class Held(object):
+    """The values of places, for the calls that run: each thread has its own.
 
     Args:
         missing: the text of the ValueError for a read of a variable whose value was not given.
     """
 
+    def __init__(self, missing):
+        self._missing, self._calls = missing, threading.local()
+
+    @property
+    def values(self):
+        """{`Place`: value} of the call that runs in this thread; empty outside of calls."""
+        return getattr(self._calls, "values", {})
+
+    @contextlib.contextmanager
+    def holding(self, values):
+        """Returns a context in which places have these values, a dictionary that writes change. It gives them."""
+        before = self.values
+        self._calls.values = values
+        try:
+            yield values
+        finally:
+            self._calls.values = before
+
+    def read(self, place):
+        if place not in self.values:
+            raise ValueError(self._missing)
+        return self.values[place]
+
+
+class JaxBackend(Backend):
+    """JAX arrays, eager or traced. Gradients are dense, so no verb writes rows. `held`: a `Held`."""
+
     name = "jax"
     moves_rows = False
     unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
 
-    def __init__(self, missing):
+    def __init__(self, held):
         import jax
 
-        self._jax, self._missing, self._calls = jax, missing, threading.local()
+        self._jax, self._held = jax, held
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(jax.numpy, names, {
             "cast": lambda x, to: self.cast(self.tensor(x), to),
@@ -59,26 +86,6 @@ class JaxBackend(Backend):
         linalg = jax.numpy.linalg
         add_linalg(self.ops, linalg.qr, linalg.eigh, lambda x: linalg.svd(x, full_matrices=False), linalg.cholesky,
                    linalg.solve, jax.numpy.diagonal)
-
-    @property
-    def _held(self):
-        """{`Place`: value} of the call that runs in this thread."""
-        return getattr(self._calls, "held", {})
-
-    @property
-    def in_call(self):
-        """Whether there are values of a call in this thread."""
-        return bool(self._held)
-
-    @contextlib.contextmanager
-    def holding(self, held):
-        """Returns a context in which places have these values, a dictionary that writes change."""
-        before = self._held
-        self._calls.held = held
-        try:
-            yield held
-        finally:
-            self._calls.held = before
 
     def constant(self, number, dtype):
         return self._jax.numpy.asarray(number, self.stored(dtype))
@@ -100,24 +107,20 @@ class JaxBackend(Backend):
         return isinstance(value, self._jax.core.Tracer)
 
     def dtype(self, variable):
-        value = self._held.get(variable, variable) if isinstance(variable, Place) else variable
+        value = self._held.values.get(variable, variable) if isinstance(variable, Place) else variable
         return getattr(value.dtype, "name", value.dtype)
 
     def shape(self, value):
         return tuple(value.shape)
 
     def read(self, variable):
-        if not isinstance(variable, Place):
-            return variable
-        if variable not in self._held:
-            raise ValueError(self._missing)
-        return self._held[variable]
+        return self._held.read(variable) if isinstance(variable, Place) else variable
 
     def write(self, variable, value, rows=None):
         if variable.change is not None:
             self.subtract(variable, self.cast(self.read(variable), self.dtype(value)) - value)
         else:
-            self._held[variable] = self.cast(value, self.dtype(variable))
+            self._held.values[variable] = self.cast(value, self.dtype(variable))
 
     def add(self, variable, value):
         total, dtype = self.read(variable) + value, self.dtype(variable)
@@ -126,8 +129,8 @@ class JaxBackend(Backend):
         self.write(variable, total)
 
     def subtract(self, variable, value, rows=None, share=None):
-        before = self._held.get(variable.change)
-        self._held[variable.change] = -value if before is None else before - value
+        before = self._held.values.get(variable.change)
+        self._held.values[variable.change] = -value if before is None else before - value
 
     def copy(self, value, variable):
         return self._jax.numpy.array(value, copy=True)  # a state may be donated, and then shares nothing
@@ -150,13 +153,13 @@ class JaxBackend(Backend):
     def branch(self, predicate, yes, no, variables):
         if not self.is_traced(predicate):
             return super(JaxBackend, self).branch(predicate, yes, no, variables)
-        places, held = [variable.change or variable for variable in variables], self._held
+        places, held = [variable.change or variable for variable in variables], self._held.values
         for variable, place in zip(variables, places):
             if place not in held:  # both branches give the same places values
                 held[place] = self._jax.numpy.zeros(variable.shape, self._change_dtype(variable))
 
         def values_after(branch):
-            with self.holding(dict(held)) as after:
+            with self._held.holding(dict(held)) as after:
                 branch()
                 return [after[place] for place in places]
 
@@ -181,7 +184,7 @@ class JaxBackend(Backend):
     def put(self, writes, session):
         for variable, value, is_shared in writes:
             value = to_give(value, np.asarray(value).dtype, is_shared)  # JAX keeps it; NumPy has no bfloat16
-            self._held[variable] = self.constant(value, self.dtype(variable))
+            self._held.values[variable] = self.constant(value, self.dtype(variable))
             del value  # before the next one is read
 
 

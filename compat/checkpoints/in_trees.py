@@ -23,15 +23,15 @@ def opened(transform, opt_state, params):
     """
     if params is None:
         raise VariableError("a transform of optax holds nothing: give it, its state and the parameters")
-    adapter, state = transform._bound.adapter, _state_in(opt_state)
+    pure, state = transform._bound.adapter, _state_in(opt_state)
     try:
-        tree = Tree(adapter, params)
-        held = tree.held(state)
+        tree = Tree(pure, params)
+        values = tree.given(state)
     except (ValueError, StateError):  # of optax.masked and the like, which has fewer leaves
         state, params = _aligned(state, params)
-        tree = Tree(adapter, params)
-        held = tree.held(state)
-    with adapter.backend.holding(held):
+        tree = Tree(pure, params)
+        values = tree.given(state)
+    with pure.held.holding(values):
         yield tree
 
 
@@ -40,9 +40,9 @@ def started(transform, params):
     """Yields the `Tree` of the parameters; in the block, the transform's variables have the values of `init`."""
     if isinstance(params, TransformState):
         raise VariableError("restore(transform, state, params) takes the parameters, and returns the optimizer's state")
-    adapter = transform._bound.adapter
-    tree = Tree(adapter, params)
-    with adapter.backend.holding(tree.held(adapter.init(params))):
+    pure = transform._bound.adapter
+    tree = Tree(pure, params)
+    with pure.held.holding(tree.given(pure.init(params))):
         yield tree
 
 
@@ -73,9 +73,9 @@ def scale_loss(transform, opt_state, loss):
             "method, optimizer.scale_loss(loss)".format(transform))
     if callable(loss):
         return lambda *args, **kwargs: scale_loss(transform, opt_state, loss(*args, **kwargs))
-    adapter = native._bound.adapter
-    with adapter.backend.holding(adapter.held(_state_in(opt_state))):
-        return adapter.scale_loss(loss)
+    pure = native._bound.adapter
+    with pure.held.holding(pure.given(_state_in(opt_state))):
+        return pure.scale_loss(loss)
 
 
 def _state_in(opt_state):

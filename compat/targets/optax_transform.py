@@ -24,7 +24,7 @@ from __future__ import absolute_import, division, print_function
 import functools
 import sys
 
-from everstep.compat.backends.on_jax import JaxBackend, Place
+from everstep.compat.backends.on_jax import Held, JaxBackend, Place
 from everstep.compat.engine.pairs import check_pairs
 from everstep.compat.engine.step import counters
 from everstep.compat.targets import hypers
@@ -157,7 +157,8 @@ class TransformAdapter(Adapter):
                 "{} takes {} gradients of each batch, and a transform of optax gets one. Train it with Keras 3 on "
                 "JAX".format(definition._short(), definition.stages))
         self._optax = sys.modules[base.__module__.split(".")[0]]
-        self.use(JaxBackend(sys.modules[base.__module__].NO_PARAMS_MSG))
+        self.held = Held(sys.modules[base.__module__].NO_PARAMS_MSG)
+        self.use(JaxBackend(self.held))
         self.layouts = Layouts(self)
         self._counters = {name: Place(name, (), "int32") for name in counters(definition)}
         self._scalars = {name: Place(name, (), "float32") for name in scalar_starts(definition)}
@@ -183,7 +184,7 @@ class TransformAdapter(Adapter):
     # Counters and scalars.
 
     def counter(self, name):
-        if not self.backend.in_call:
+        if not self.held.values:
             raise hypers.refusal(self.bound, "steps")
         return self._counters[name]
 
@@ -272,7 +273,7 @@ class TransformAdapter(Adapter):
     # The step.
 
     def scale_loss(self, loss):
-        if not self.backend.in_call:
+        if not self.held.values:
             raise hypers.refusal(self.bound, "scale_loss")
         return scaled(self.bound, loss)
 
@@ -295,7 +296,7 @@ class TransformAdapter(Adapter):
         for variable in tree.layout.variables:
             if "complex" in variable.dtype:
                 raise hypers.refusal(self.bound, "complex variables", got=variable.name, dtype=variable.dtype)
-        with backend.holding(tree.held()) as held, forgetting_failures(tree.layout.bound):
+        with self.held.holding(tree.given()) as held, forgetting_failures(tree.layout.bound):
             starts = scalar_starts(self.bound.definition)
             held.update((place, backend.constant(0, "int32")) for place in self._counters.values())
             held.update((place, backend.constant(starts[name], "float32")) for name, place in self._scalars.items())
@@ -305,13 +306,13 @@ class TransformAdapter(Adapter):
     def update_tree(self, updates, state, params):
         tree = Tree(self, updates, params)
         bound = tree.layout.bound
-        with self.backend.holding(tree.held(state, params is not None)) as held, forgetting_failures(bound):
+        with self.held.holding(tree.given(state, params is not None)) as held, forgetting_failures(bound):
             check_repeat(self.bound, [])
             pairs = list(zip(tree.leaves, tree.layout.variables))
             bound.take_step(check_pairs(self.backend, pairs, True) if pairs else [], checked=False)
             return tree.changes(held), tree.state(state)
 
-    def held(self, state):
+    def given(self, state):
         """Returns {`Place`: value} of the counters and scalars of a state. Raises StateError if it has others."""
         found = {}
         if isinstance(state, TransformState):

@@ -109,13 +109,13 @@ class Tree(object):
         named = OrderedDict((variable.name, variable) for variable in variables)
         return named if len(named) == len(variables) else variables
 
-    def held(self, state=None, has_params=True):
+    def given(self, state=None, has_params=True):
         """Returns {`Place`: value} of the parameters, if there are any, and of a state, if it is given."""
         held = dict(zip(self.layout.variables, self.values)) if has_params else {}
         if state is None:
             return held
         adapter = self._adapter
-        held.update(adapter.held(state))
+        held.update(adapter.given(state))
         for role in self.layout.roles:
             places = [(place, variable.slots[role]) for place, variable in zip(self.present, self.layout.variables)
                       if role in variable.slots]
