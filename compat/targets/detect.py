@@ -68,7 +68,7 @@ ARRAYS = Api("arrays", "arrays.ArraysAdapter", None, "numpy itself")
 
 WHAT_WORKS = (
     "What works: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 and newer, tf.keras.optimizers.legacy of TF "
-    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, and numpy"
+    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, optax, and numpy"
 )
 
 
@@ -167,7 +167,7 @@ def _optimizer_classes(module):
 def known_modules():
     """Yields (name, module or None) for each module that may speak an API. Imports the installed ones."""
     names = "tensorflow:train tensorflow:compat.v1.train tensorflow:keras tensorflow:keras.optimizers.legacy keras "
-    names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy numpy"
+    names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy numpy optax"
     for name in names.split():
         package, _, path = name.partition(":")
         try:

@@ -48,8 +48,8 @@ def _find_ways():
             api = detect.find(module)
         except TargetError:
             continue
-        if api.base in bases:
-            continue
+        if api.base in bases or not api.adapter_class.holds_state:
+            continue  # a way calls methods of an optimizer that has a state
         bases.add(api.base)
         ways.extend(_ways_of_api(name, api))
     return ways
