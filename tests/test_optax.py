@@ -486,6 +486,11 @@ REFUSED = [
     (lambda: Adam().bind(optax).init({"w": jnp.ones(2, "complex64")}), GradientError, "real numbers"),
     (lambda: Adam().bind(optax).update({"w": jnp.ones(1)}, Adam().bind(optax).init({"w": jnp.ones(2)}),
                                        {"w": jnp.ones(2)}), GradientError, "of shape \\(1,\\)"),
+    (lambda: optax.chain(Adam()), AttributeError, "bind"),
+    (lambda: everstep.from_native(optax.adam(0.1)), UnsupportedError, "closures that do not tell"),
+    (lambda: everstep.capture(optax.adam(0.1), None, PARAMS), UnsupportedError, "closures that do not tell"),
+    (lambda: everstep.restore(optax.adam(0.1), None, PARAMS), UnsupportedError, "closures that do not tell"),
+    (lambda: everstep.averaged(optax.adam(0.1), None, PARAMS), UnsupportedError, "closures that do not tell"),
     (lambda: everstep.loss_scale(Adam()).bind(optax).update(
         GRADS, everstep.loss_scale(Adam()).bind(optax).init(PARAMS)), UnsupportedError, "no loss was scaled"),
 ]

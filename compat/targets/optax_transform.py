@@ -81,10 +81,24 @@ class Transform(NativeOptimizer):
         return transform
 
 
+CLOSURE = (
+    "{} is a transform of optax's own, a pair of closures that do not tell what they compute; bind a definition, such "
+    "as everstep.optimizers.Adam(1e-3).bind(optax)"
+)
+
+
 def transform_of(optimizer):
-    """Returns the `Transform` that something is, or was before JAX made the tuple anew; else None."""
+    """Returns the `Transform` that something is, or was before JAX made the tuple anew; else None.
+
+    Raises:
+        UnsupportedError: it is a transform of optax's own.
+    """
     functions = getattr(getattr(optimizer, "init", None), "__self__", None)
-    return functions.native if isinstance(functions, _Functions) else None
+    if isinstance(functions, _Functions):
+        return functions.native
+    if getattr(optimizer, "_fields", None) == ("init", "update"):
+        raise UnsupportedError(CLOSURE.format(type(optimizer).__name__))
+    return None
 
 
 class WithoutState(object):
