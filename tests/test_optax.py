@@ -404,7 +404,7 @@ def test_a_run_that_began_elsewhere_goes_on(writer, name):
     assert test_grid.largest(test_grid.end(run), expected) <= 1e-5
 
 
-@pytest.mark.parametrize("way", [way for way in harness.all_ways() if way.target in ("arrays", "keras3")],
+@pytest.mark.parametrize("way", [way for way in harness.quickest() if way.target in ("arrays", "keras3")],
                          ids=harness.way_name)
 @pytest.mark.parametrize("name", sorted(test_grid.DEFINITIONS))
 def test_a_run_that_began_here_goes_on_elsewhere(way, name, tmp_path):
