@@ -21,6 +21,10 @@ def _has(optimizer, *names):
     return all(hasattr(optimizer, name) for name in names)
 
 
+def _is_transform(optimizer):
+    return getattr(optimizer, "_fields", None) == ("init", "update")
+
+
 def _is_train(optimizer):
     hooks = _has(optimizer, "_apply_dense", "_resource_apply_dense", "compute_gradients")
     return hooks and not _has(optimizer, "get_config")
@@ -42,10 +46,6 @@ def _is_update_step(optimizer):
 
 def _is_keras3(optimizer):
     return _has(optimizer, "update_step", "build", "stateless_apply", "_backend_update_step")
-
-
-def _is_transform(optimizer):
-    return getattr(optimizer, "_fields", None) == ("init", "update")
 
 
 # The first match wins: an OptimizerV2 has get_updates too.
