@@ -9,7 +9,7 @@ from everstep.optimizers.contract.checks import TEXT
 # Members of native optimizers. Whoever asks a definition for one of them forgot `.bind`.
 NATIVE = frozenset(
     "minimize compute_gradients apply_gradients get_updates get_gradients get_slot get_slot_names get_weights "
-    "set_weights weights variables iterations lr apply stateless_apply update_step build".split()
+    "set_weights weights variables iterations lr apply stateless_apply update_step build init".split()
 )
 _OPTIMIZERS_HAVE_ONE = ("apply_gradients", "get_updates", "update_step")
 
