@@ -25,6 +25,7 @@ from everstep.compat.extras.warm_start import WarmStart, warm_start
 from everstep.compat.port.entry import port
 from everstep.compat.stock.from_native import from_native, to_native_config
 from everstep.compat.stock.lookup import slots_of_stock
+from everstep.compat.stock.of_torch import groups_of_stock
 from everstep.compat.stock.patched import patched
 from everstep.compat.stock.registry import get, names
 from everstep.compat.targets import native_classes
@@ -96,7 +97,7 @@ def _native_class(definition_class, module):
     return native_class
 
 
-binder.use(_native_class, to_native_config, _check, numpy_ops, stock_arrays, slots_of_stock)
+binder.use(_native_class, to_native_config, _check, numpy_ops, stock_arrays, slots_of_stock, groups_of_stock)
 
 
 def custom_objects(module):

@@ -31,6 +31,7 @@ class AdamW(Decoupled, Adam):
         epsilon: Added to the root. Default 1e-7.
         amsgrad: As in Adam. Default False.
         bias_correction: As in Adam. Default True.
+        corrected_root: As in Adam. Default False.
         weight_decay: The share of the variable that each update subtracts. Default 0.004.
         decay_times_rate: True to multiply that share by the learning rate. Default True.
 

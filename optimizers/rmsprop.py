@@ -36,6 +36,8 @@ class RMSprop(Definition):
         epsilon_in_root: True to add epsilon under the root, False to add it to the root. Default None: under the root
             only if there is momentum, as in OptimizerV2.
         initial_mean_square: The first value of mean_square. Default 0.
+        rate_in_velocity: True if the velocity sums learning_rate * grad / divisor, False if it sums grad / divisor, as
+            in torch. Default True.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)
@@ -53,6 +55,7 @@ class RMSprop(Definition):
     centered = option(False)
     epsilon_in_root = option(None, choices=(None, False, True))
     initial_mean_square = option(0.0, minimum=0)
+    rate_in_velocity = option(True)
     mean_square = slot(init="initial_mean_square")
     mean_grad = slot(when="centered")
     velocity = slot(when="momentum")
@@ -66,6 +69,9 @@ class RMSprop(Definition):
         in_root = self.has_slot("velocity") if self.epsilon_in_root is None else self.epsilon_in_root
         root = ops.sqrt(variance + hyper.epsilon) if in_root else ops.sqrt(variance) + hyper.epsilon
         step = hyper.learning_rate * grad / root
+        if self.has_slot("velocity") and not self.rate_in_velocity:
+            velocity = new["velocity"] = hyper.momentum * slots.velocity + grad / root
+            return hyper.learning_rate * velocity, new
         if self.has_slot("velocity"):
             step = new["velocity"] = hyper.momentum * slots.velocity + step
         return step, new
@@ -81,4 +87,5 @@ class RMSprop(Definition):
             return 0, new
         left = steps.product(hyper.momentum)
         new["velocity"] = slots.velocity * left
-        return slots.velocity * steps.sum(left, hyper.momentum), new
+        term = left if self.rate_in_velocity else left * hyper.learning_rate
+        return slots.velocity * steps.sum(term, hyper.momentum), new

@@ -1,6 +1,7 @@
 """Stochastic gradient descent, with heavy-ball or Nesterov momentum."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.errors import DefinitionError
 from everstep.optimizers.contract import Definition, hyper, kernel, option, slot
 
 
@@ -37,6 +38,8 @@ class SGD(Definition):
         momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
         nesterov: True for Nesterov momentum. Default False.
         rate_in_velocity: True if the velocity sums learning_rate * grad, False if it sums gradients. Default True.
+        dampening: 0 to 1: a := momentum * a + (1 - dampening) * grad from the second update on, as in torch. Needs
+            rate_in_velocity=False, without nesterov. Default 0.
 
     >>> import numpy
     >>> weights = numpy.array([1.0, 2.0])
@@ -51,7 +54,13 @@ class SGD(Definition):
     momentum = hyper(0.0, minimum=0, maximum=1)
     nesterov = option(False)
     rate_in_velocity = option(True)
+    dampening = option(0.0, minimum=0, maximum=1)
     velocity = slot(when="momentum")
+
+    def _check(self):
+        if self.dampening and (self.rate_in_velocity or self.nesterov):
+            raise DefinitionError("dampening needs rate_in_velocity=False, and no nesterov, as in torch")
+        super(SGD, self)._check()
 
     @property
     def zero_grad_is_noop(self):
@@ -62,7 +71,8 @@ class SGD(Definition):
         if not self.has_slot("velocity"):
             return step, {}
         if not self.rate_in_velocity:
-            velocity = hyper.momentum * slots.velocity + grad
+            velocity = hyper.momentum * slots.velocity
+            velocity = velocity + (ops.where(t > 1, 1 - self.dampening, 1.0) * grad if self.dampening else grad)
             total = grad + hyper.momentum * velocity if self.nesterov else velocity
             return hyper.learning_rate * total, {"velocity": velocity}
         velocity = hyper.momentum * slots.velocity - step

@@ -16,6 +16,7 @@ from everstep.compat.stock.lookup import (
     installed_defaults,
     short,
 )
+from everstep.compat.stock.of_torch import from_torch
 from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
 from everstep.compat.targets.copying import present_native
@@ -64,6 +65,8 @@ def from_native(optimizer, api=None):
     """
     if isinstance(optimizer, NativeOptimizer):
         return _of_bound(optimizer)
+    if hasattr(optimizer, "param_groups"):
+        return from_torch(optimizer)
     if isinstance(optimizer, dict):
         return _Migration(*_of_config(optimizer, api)).definition()
     return _read(optimizer)

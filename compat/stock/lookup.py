@@ -7,6 +7,7 @@ import sys
 import numpy as np
 
 from everstep.compat.stock.entry import Stock
+from everstep.compat.stock.of_torch import TORCH
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.compat.stock.third_party import OTHERS, other_entry
 from everstep.compat.targets.detect import TARGETS, find
@@ -20,7 +21,7 @@ FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", 
 
 def entries_of(target):
     """Returns the entries of an API, in the table's order."""
-    return [entry for entry in STOCK if entry.target == target]
+    return [entry for entry in STOCK + TORCH if entry.target == target]
 
 
 def target_named(api):
