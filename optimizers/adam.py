@@ -19,7 +19,8 @@ class Adam(Definition):
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.train Adam               | the defaults; stock default: epsilon=1e-08                                  |
-    | tf.contrib.opt LazyAdam     | sparse="rows"; stock default: epsilon=1e-08                                 |
+    | tf.contrib.opt LazyAdam,    | sparse="rows"; stock default: epsilon=1e-08                                 |
+    |   torch.optim SparseAdam    |                                                                             |
     | tf.contrib.opt AdamGS       | the defaults; stock default: epsilon=1e-08; its global_step is the count of |
     |                             | updates                                                                     |
     | tf.contrib.opt LazyAdamGS   | sparse="rows"; stock default: epsilon=1e-08; its global_step is the count   |
@@ -27,6 +28,8 @@ class Adam(Definition):
     | OptimizerV2, Keras 2.0 to   | the defaults                                                                |
     |   2.3, new-style Keras,     |                                                                             |
     |   Keras 3                   |                                                                             |
+    | torch.optim                 | corrected_root=True; stock default: epsilon=1e-08; its weight_decay is      |
+    |                             | everstep.l2_penalty                                                         |
     | AdamWeightDecayOptimizer of | bias_correction=False, in everstep.decoupled_weight_decay; stock default:   |
     |   BERT                      | epsilon=1e-06                                                               |
 

@@ -18,6 +18,8 @@ class Adamax(Definition):
     | OptimizerV2                 | sparse="rows"                                                               |
     | Keras 2.0 to 2.3            | the defaults; stock default: learning_rate=0.002                            |
     | new-style Keras, Keras 3    | the defaults                                                                |
+    | torch.optim                 | epsilon_in_norm=True; stock default: epsilon=1e-08, learning_rate=0.002;    |
+    |                             | its weight_decay is everstep.l2_penalty                                     |
 
     Advice:
         The paper's learning rate is 0.002. Keras recommends Adamax for processes that change over time, such as speech

@@ -22,6 +22,8 @@ class RMSprop(Definition):
     | OptimizerV2                 | sparse="rows" with momentum                                                 |
     | Keras 2.0 to 2.3            | epsilon_in_root=False                                                       |
     | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |
+    | torch.optim                 | epsilon_in_root=False, rate_in_velocity=False; stock default: rho=0.99,     |
+    |                             | epsilon=1e-08, learning_rate=0.01; its weight_decay is everstep.l2_penalty  |
 
     Advice:
         centered=True may help training and costs one slot more (https://keras.io/api/optimizers/rmsprop). The forms are

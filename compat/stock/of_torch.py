@@ -4,6 +4,7 @@
 """
 from __future__ import absolute_import, division, print_function
 
+import sys
 from collections import OrderedDict
 
 from everstep.compat.stock.entry import Stock
@@ -83,12 +84,42 @@ def _entries():
 
 TORCH = tuple(_entries())
 # What stock has in its groups beside hypers of the definition, when it is off.
-_OFF = dict(
+_OFF = dict(  # type: dict[str, dict]
     SGD=dict(weight_decay=0), Adam=dict(weight_decay=0, decoupled_weight_decay=False),
     AdamW=dict(decoupled_weight_decay=True), RMSprop=dict(weight_decay=0), Adagrad=dict(weight_decay=0, lr_decay=0),
     Adadelta=dict(weight_decay=0), Adamax=dict(weight_decay=0),
     NAdam=dict(weight_decay=0, decoupled_weight_decay=False), RAdam=dict(weight_decay=0, decoupled_weight_decay=False),
 )
+
+
+def split(names):
+    """Returns arguments of a constructor, a list or {name: default}, with torch's tuple `betas` in two."""
+    if isinstance(names, list):
+        return [each for name in names for each in (["beta_1", "beta_2"] if name == "betas" else [name])]
+    first, second = names["betas"]
+    return dict({name: value for name, value in names.items() if name != "betas"}, beta_1=first, beta_2=second)
+
+
+def joined(config):
+    """Returns the arguments of a stock optimizer of torch, as it takes them."""
+    config = dict(config)
+    if "beta_1" in config:
+        config["betas"] = config.pop("beta_1"), config.pop("beta_2")
+    return config
+
+
+def bound_as(optimizer):
+    """Returns a bound optimizer with the parameters and the state of a stock one of torch.
+
+    Raises:
+        UnsupportedError: no definition computes what it does, or its groups differ.
+    """
+    groups = [{"params": list(zip(group["param_names"], group["params"])) if "param_names" in group else group["params"]}
+              for group in optimizer.param_groups]
+    flags = {"maximize": True} if optimizer.param_groups[0].get("maximize") else {}
+    twin = from_torch(optimizer).bind(sys.modules["torch.optim"], params=groups, **flags)
+    twin.load_state_dict(optimizer.state_dict())
+    return twin
 
 
 def entry_of(definition_class):
@@ -111,7 +142,7 @@ def groups_of_stock(definition_class, definition):
     settings = {}
     if definition is not None:
         rule = definition.base
-        settings = dict(_OFF[entry.native])
+        settings = dict(_OFF[entry.native])  # type: dict
         settings.update((theirs, getattr(rule, ours)) for theirs, ours in entry.names.items()
                         if rule.declarations[ours].kind == "option")
         decoupled = [node.definition for node in walk(tree(definition))
