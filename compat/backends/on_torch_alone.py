@@ -48,7 +48,16 @@ class TorchBackend(Backend):
                    linalg.solve, torch.diagonal)
 
     def _of_tensors(self, function):
-        return lambda *values: function(*map(self.tensor, values))
+        """Returns a function of tensors that takes numbers too, which get the dtype of the first tensor of floats."""
+        of_torch = self.torch.Tensor
+
+        def call(*values):
+            floats = [value for value in values if isinstance(value, of_torch) and value.is_floating_point()]
+            dtype = floats[0].dtype if floats else None
+            return function(*[value if isinstance(value, of_torch) else self.torch.as_tensor(value, dtype=dtype)
+                              for value in values])
+
+        return call
 
     def _type(self, dtype):
         return getattr(self.torch, dtype)

@@ -114,8 +114,10 @@ def bound_as(optimizer):
     Raises:
         UnsupportedError: no definition computes what it does, or its groups differ.
     """
-    groups = [{"params": list(zip(group["param_names"], group["params"])) if "param_names" in group else group["params"]}
-              for group in optimizer.param_groups]
+    groups = []
+    for group in optimizer.param_groups:
+        names, params = group.get("param_names"), group["params"]
+        groups.append({"params": list(zip(names, params)) if names else params})
     flags = {"maximize": True} if optimizer.param_groups[0].get("maximize") else {}
     twin = from_torch(optimizer).bind(sys.modules["torch.optim"], params=groups, **flags)
     twin.load_state_dict(optimizer.state_dict())
@@ -139,10 +141,10 @@ def groups_of_stock(definition_class, definition):
     names = {ours: (theirs, None) for theirs, ours in entry.names.items() if not theirs.startswith("beta_")}
     if entry.native == "Adagrad":
         names["rate_decay/rate"] = "lr_decay", None
-    settings = {}
+    settings = {}  # type: dict
     if definition is not None:
         rule = definition.base
-        settings = dict(_OFF[entry.native])  # type: dict
+        settings.update(_OFF[entry.native])
         settings.update((theirs, getattr(rule, ours)) for theirs, ours in entry.names.items()
                         if rule.declarations[ours].kind == "option")
         decoupled = [node.definition for node in walk(tree(definition))
