@@ -607,6 +607,8 @@ def test_averages():
     trained = [param.detach().clone() for param in params]
     with everstep.averaged(optimizer):
         assert apart(params, trained) > 0.1
+        with pytest.raises(StateError, match="train outside of it"):
+            optimizer.step()
     assert apart(params, trained) == 0
 
 

@@ -173,7 +173,7 @@ class Groups(object):
         for group in groups:
             self._put(group, name, value)
 
-    def key(self, group, updates):
+    def key(self, group):
         """Returns what is equal for groups with the same hypers."""
         values = [self._raw(group, name) for name in self.keys]
         return tuple(id(value) if is_tensor(value) and not isinstance(value, np.generic) else value
