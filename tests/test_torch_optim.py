@@ -156,6 +156,18 @@ def test_sparse_gradients_as_in_stock(case):
     assert [each.gradient for each in actual.everstep_plan()] == ["sparse"]
 
 
+def test_gradients_may_become_sparse_and_dense_again():
+    param, array = torch.nn.Parameter(torch.full((9, 3), 0.5)), np.full((9, 3), 0.5, "float32")
+    optimizer, on_numpy = Adam(0.1, sparse="rows").bind(optim, params=[param]), Adam(0.1, sparse="rows").bind(np)
+    for step in range(8):
+        grad = sparse_gradient(param, step)
+        rows = everstep.IndexedSlices(grad._values().numpy(), grad._indices()[0].numpy())
+        param.grad = grad.to_dense() if step // 2 % 2 else grad
+        optimizer.step()
+        on_numpy.apply_gradients([(param.grad.numpy() if step // 2 % 2 else rows, array)])
+    assert apart([param], [torch.tensor(array)]) < 1e-6
+
+
 @pytest.mark.parametrize("name", ["LBFGS", "Muon", "Adafactor", "ASGD", "Rprop"])
 def test_what_no_definition_computes_is_refused_with_a_reason(name):
     optimizer = getattr(optim, name)([torch.nn.Parameter(torch.ones(2, 2))])

@@ -51,7 +51,8 @@ class Lane(object):
         if self.bound.is_averaged or not self._is_plain or plans is None or not plans.can_repeat() or plans.are_far():
             return False
         are_numbers = all(isinstance(value, float) for value in self.hypers.values())
-        return are_numbers and plans.stands([variable for _, variable in pairs])
+        are_dense = all(self.bound.backend.slices(grad) is None for grad, _ in pairs)
+        return are_numbers and are_dense and plans.stands([variable for _, variable in pairs])
 
     def repeat(self, pairs):
         """Repeats the last step, and counts it."""
