@@ -20,7 +20,7 @@ from everstep.optimizers import SGD
 
 COMPAT = os.path.join(os.path.dirname(os.path.abspath(everstep.__file__)), "compat")
 VERBS = [name for name in vars(base.Backend) if not name.startswith("_")]
-MODULES = {"tf", "keras"}  # attributes that are framework modules, not verbs; targets for one framework use them
+MODULES = {"tf", "keras", "torch"}  # attributes that are framework modules, not verbs, for targets of one framework
 
 
 class Here(object):
