@@ -57,6 +57,8 @@ class Calls(Finder):
             place = None if each is None or isinstance(each, OwnClass) else place_of(each)
             if place is not None:
                 _CALLED[place.kind](self, node, function, place, Arguments(node))
+            elif self.may_be_stock(function) and isinstance(each, str) and _looks_like_stock(each):
+                self.not_understood(node, "{}: {} is not among the scanned files".format(one_line(function), each))
         if function.type == "attribute" and text_of(function.child_by_field_name("attribute")) == "compile":
             self._compile(node, function, Arguments(node))
 
@@ -190,7 +192,7 @@ class Calls(Finder):
     def _name(self, node):
         """A stock class that is named without a call: in a table, as an argument, for isinstance."""
         parent = node.parent
-        if parent is None or not self.may_be_stock(node) or _is_part_of_name(node, parent):
+        if parent is None or not self.may_be_stock(node) or _is_part_of_name(node, parent) or _is_called(node):
             return
         for each in self.module.resolved(node):
             place = None if each is None or isinstance(each, OwnClass) else place_of(each)
@@ -201,11 +203,16 @@ class Calls(Finder):
                     "no definition: " + place.detail])
 
 
+def _looks_like_stock(dotted):
+    """Returns whether a name is what a module of the code may have from TensorFlow or Keras."""
+    parts = dotted.split(".")
+    return "keras" in parts[:-1] or parts[-2:-1] == ["train"] and parts[-1].endswith("Optimizer")
+
+
 def _is_part_of_name(node, parent):
     """Returns whether a name is looked at as a part of something else: of a call, an import, a longer name, a class."""
-    if parent.type == "call" and parent.child_by_field_name("function") == node:
-        return True
-    if parent.type == "attribute" or parent.type == "argument_list" and parent.parent.type == "class_definition":
+    is_base = parent.type == "argument_list" and parent.parent.type == "class_definition"
+    if parent.type in ("attribute", "ERROR") or is_base:
         return True
     while parent is not None and parent.type in ("dotted_name", "aliased_import"):
         parent = parent.parent
@@ -215,6 +222,15 @@ def _is_part_of_name(node, parent):
         return True
     left = parent.child_by_field_name("left") or parent.child_by_field_name("name") if parent is not None else None
     return left == node and parent.type in ("assignment", "keyword_argument", "named_expression", "default_parameter")
+
+
+def _is_called(node):
+    """Returns whether a name is called, alone or as one of several: `(A if x else B)(0.1)`."""
+    while node.parent is not None and node.parent.type in ("parenthesized_expression", "conditional_expression",
+                                                           "boolean_operator"):
+        node = node.parent
+    return node.parent is not None and node.parent.type == "call" and \
+        node.parent.child_by_field_name("function") == node
 
 
 _CALLED = {

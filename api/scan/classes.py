@@ -71,7 +71,7 @@ class Classes(Finder):
         if not is_private and name not in _PUBLIC:
             return
         holder = node.child_by_field_name("object")
-        if holder.type not in ("identifier", "attribute"):
+        if holder.type not in ("identifier", "attribute", "call"):
             return
         place = self._made(holder)
         if place is None or _is_assigned(node):
@@ -86,7 +86,8 @@ class Classes(Finder):
     def _made(self, holder):
         """Returns the `Place` of the optimizer that a name was assigned; None if it may be something else."""
         places = []
-        for value, scope in self.module.values(holder):
+        made = [(holder, None)] if holder.type == "call" else self.module.values(holder)
+        for value, scope in made:
             if value.type != "call":
                 return None
             for each in self.module.resolved(value.child_by_field_name("function"), scope):

@@ -11,7 +11,7 @@ from everstep.scan.places import canonical, place_of
 from everstep.scan.versions import newest, ranges
 
 _CLASSES = frozenset([entry.native for entry in STOCK + tuple(OTHERS.values())] + list(UNSUPPORTED) +
-                     ["AdamWeightDecay"])
+                     ["AdamWeightDecay", "ScipyOptimizerInterface", "ExternalOptimizerInterface"])
 _KERAS_ROOTS = ("tensorflow.keras", "keras", "tf_keras")
 # {module of a stock class: the module to bind to}
 _BOUND_TO = {

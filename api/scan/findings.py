@@ -12,7 +12,8 @@ class Finding(_Fields):
 
     Attributes:
         file, line, column: where; columns are characters from 1.
-        kind: construction, name, string, schedule, wrapper, class, private or call.
+        kind: construction, name, string, schedule, wrapper, class, private, call, by hand
+            or state.
         what: the name of it.
         definition: text of the definition that computes the same; None if there is none, or several.
         definitions: [[versions, definition]] where it depends on the version.

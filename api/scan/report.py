@@ -16,6 +16,7 @@ _KINDS = (
     ("name", "optimizer classes named without a call"), ("schedule", "schedules"), ("wrapper", "wrappers"),
     ("class", "own optimizer classes"), ("private", "private attributes of optimizers"),
     ("call", "methods that newer optimizers lack"),
+    ("by hand", "clipping, averages and accumulation by hand"), ("state", "savers and loaders of optimizer state"),
 )
 
 

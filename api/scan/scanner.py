@@ -2,11 +2,13 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.scan import files
+from everstep.scan.by_hand import ByHand
 from everstep.scan.calls import Calls
 from everstep.scan.classes import Classes
 from everstep.scan.findings import NotUnderstood, Report
 from everstep.scan.names import Module, Project
 from everstep.scan.parsing import Chunk, check_parser, one_line, walk
+from everstep.scan.states import States
 
 _SHOWN = 40  # characters of what does not parse
 
@@ -34,7 +36,7 @@ def scan(paths, on=None, to=None):
         project.add(module)
         modules.append(module)
     for module in modules:
-        finders = [finder(module, findings, unknown, on, to) for finder in (Calls, Classes)]
+        finders = [finder(module, findings, unknown, on, to) for finder in (Calls, Classes, ByHand, States)]
         for chunk in module.chunks:
             for error in chunk.errors():
                 line, column = chunk.place(error)
