@@ -53,16 +53,21 @@ def content(path, text):
     return json.dumps(dict(nbformat=4, cells=cells))
 
 
-def scanned(files, folder):
-    """Returns `{(path, line): [texts]}` of what a scan finds."""
-    from everstep.scan.scanner import scan
-
+def written(files, folder):
+    """Writes the files of a snippet."""
     for path, text in files:
         full = os.path.join(folder, path)
         if not os.path.isdir(os.path.dirname(full)):
             os.makedirs(os.path.dirname(full))
         with io.open(full, "w", encoding="utf-8", newline="") as file:
             file.write(content(path, text))
+
+
+def scanned(files, folder):
+    """Returns `{(path, line): [texts]}` of what a scan finds."""
+    from everstep.scan.scanner import scan
+
+    written(files, folder)
     report, found = scan([folder]), {}
     for each in report.findings:
         found.setdefault((os.path.relpath(each.file, folder), each.line), []).append(

@@ -63,7 +63,7 @@ class Calls(Finder):
             self._compile(node, function, Arguments(node))
 
     def _construction(self, node, function, place, arguments):
-        self.add_stock(node, "construction", shown(place.module, place.name), place, arguments, function)
+        self.add_stock(node, "construction", shown(place.module, place.name), place, arguments, node)
 
     def _unsupported(self, node, function, place, arguments):
         self.add(node, "construction", shown(place.module, place.name), spans=place.spans,
@@ -91,19 +91,19 @@ class Calls(Finder):
         given = arguments.get("identifier", 0)
         known, name = literal(given) if given is not None else (False, None)
         if known and _KERAS_NAMES.get(str(name).lower()):
-            self._named(given, "optimizers.get({!r})".format(str(name)), name, place.module, function)
+            self._named(given, "optimizers.get({!r})".format(str(name)), name, place.module, node)
         else:
             what = one_line(given) if given is not None else "nothing"
             self.not_understood(node, "{} gets {}, which may be any optimizer".format(one_line(function), what))
 
-    def _named(self, node, what, name, module, function=None):
-        """Adds a text that stands for a Keras class with its defaults."""
+    def _named(self, node, what, name, module, replaced):
+        """Adds a text that stands for a Keras class with its defaults. replaced: see `add_stock`."""
         place = place_of("{}.{}".format(module, _KERAS_NAMES[str(name).lower()]))
         if place is None:
             self.not_understood(node, "{} has no optimizer {!r}".format(shown(module), str(name)))
         else:
             self.add_stock(node, "string", "{}: {}".format(what, shown(module, place.name)), place,
-                           Arguments(Chunk("f()").root.named_children[0].named_children[0]), function)
+                           Arguments(Chunk("f()").root.named_children[0].named_children[0]), replaced)
 
     def _compile(self, node, function, arguments):
         """`model.compile(optimizer="adam")`."""
@@ -132,7 +132,8 @@ class Calls(Finder):
                 name, "the file uses {}".format(" and ".join(map(shown, kinds))) if kinds else
                 "which Keras the model is of does not stand in this file"))
         for kind in kinds if len(kinds) == 1 else ():
-            self._named(node, "compile({!r})".format(name), name, kind + ".optimizers")
+            is_argument = node.parent.type in ("argument_list", "keyword_argument")
+            self._named(node, "compile({!r})".format(name), name, kind + ".optimizers", node if is_argument else None)
 
     def _texts(self, node):
         """Returns [(node, text)] of an expression that is a text, or a name of texts; None if it may be more."""
@@ -151,7 +152,9 @@ class Calls(Finder):
         """Returns whether an expression is a call that is found elsewhere, or a name of such calls."""
         node = bare(node)
         if node.type == "call":
-            return any(self.is_optimizer(each) for each in self.module.resolved(node.child_by_field_name("function")))
+            function = node.child_by_field_name("function")
+            is_ours = text_of(function.child_by_field_name("attribute") or function) == "bind"
+            return is_ours or any(self.is_optimizer(each) for each in self.module.resolved(function))
         values = self.module.values(node) if node.type in ("identifier", "attribute") else []
         return bool(values) and all(value.type == "call" and self._is_made_here(value) for value, _ in values)
 

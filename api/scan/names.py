@@ -47,10 +47,11 @@ class Module(object):
     Attributes:
         scope: the names of the module.
         scopes: `{id of a node: Scope}` of the nodes that open one.
+        content: the bytes of the file.
     """
 
-    def __init__(self, path, chunks, project):
-        self.path, self.chunks, self._project = path, chunks, project
+    def __init__(self, path, chunks, project, content=b""):
+        self.path, self.chunks, self._project, self.content = path, chunks, project, content
         self.package = _dotted_folder(path)
         self.scope = Scope("module", None, self)
         self.scopes = {}

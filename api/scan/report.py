@@ -1,11 +1,13 @@
 """The command `everstep scan`, and what it prints."""
 from __future__ import absolute_import, division, print_function
 
+import sys
 from collections import Counter
 
 from everstep.errors import ConfigError
-from everstep.scan.finder import TO
+from everstep.scan import edits
 from everstep.scan.scanner import scan
+from everstep.scan.spelling import TO
 from everstep.scan.versions import VERSIONS
 from everstep.terminal import print_json, print_table, status
 
@@ -30,6 +32,8 @@ def add_arguments(command):
                          help="what the code runs on now: tensorflow==2.3, keras==2.2 or tf_keras==2.16")
     command.add_argument("--fail-on", action="append", default=[], choices=FAILURES, metavar="WHAT",
                          help="exit with 1 if there is one: {}".format(", ".join(FAILURES)))
+    command.add_argument("--patch", action="store_true", help="print a patch with the new lines, and write nothing")
+    command.add_argument("--write", action="store_true", help="print the patch, and write the files")
     command.add_argument("--json", action="store_true", help="print JSON instead of tables")
     command.set_defaults(run=run)
 
@@ -41,6 +45,8 @@ def run(options):
         report = scan(options.paths, on, options.to)
     if options.json:
         print_json(facts(report))
+    elif options.patch or options.write:
+        _edit(report, options.write)
     else:
         _print(report)
     return 1 if any(_failures(report)[name] for name in options.fail_on) else 0
@@ -93,6 +99,22 @@ def _print(report):
     if report.not_understood:
         print()
         print_table("PLACE NOT-UNDERSTOOD", [(_where(each), each.why) for each in report.not_understood])
+
+
+def _edit(report, is_write):
+    """Prints a patch, writes the files if that is wanted, and says on stderr what is left to people."""
+    done, refused = edits.rewritten(report)
+    out = getattr(sys.stdout, "buffer", sys.stdout)
+    for each in done:
+        out.write(edits.diff(each))
+    out.flush()
+    for each in done if is_write else ():
+        edits.write(each)
+    count = sum(len(each.edits) for each in done)
+    print("{}: files {}, places {}; left to you: places {}".format(
+        "written" if is_write else "to write", len(done), count, len(refused)), file=sys.stderr)
+    for each in refused:
+        print("{}: {}: {}".format(_where(each), each.what, each.why), file=sys.stderr)
 
 
 def _where(each):

@@ -28,15 +28,15 @@ def scan(paths, on=None, to=None):
         UnsupportedError: the parser is not installed.
     """
     check_parser()
-    findings, unknown, project, modules = [], [], Project(), []
+    findings, unknown, edits, project, modules = [], [], [], Project(), []
     for path in _unique(files.found(paths)):
         source = files.read(path)
         unknown += [NotUnderstood(path, line, 1, why) for line, why in source.notes]
-        module = Module(path, [Chunk(text, line) for line, text in source.chunks], project)
+        module = Module(path, [Chunk(text, line) for line, text in source.chunks], project, source.content)
         project.add(module)
         modules.append(module)
     for module in modules:
-        finders = [finder(module, findings, unknown, on, to) for finder in (Calls, Classes, ByHand, States)]
+        finders = [finder(module, findings, unknown, edits, on, to) for finder in (Calls, Classes, ByHand, States)]
         for chunk in module.chunks:
             for error in chunk.errors():
                 line, column = chunk.place(error)
@@ -46,7 +46,7 @@ def scan(paths, on=None, to=None):
             for node in walk(chunk.root):
                 for finder in finders:
                     finder.visit(node)
-    return Report(len(modules), sorted(findings, key=_place), sorted(unknown, key=_place))
+    return Report(len(modules), sorted(findings, key=_place), sorted(unknown, key=_place), edits, modules)
 
 
 def _place(each):
