@@ -214,7 +214,8 @@ def _looks_like_stock(dotted):
 
 def _is_part_of_name(node, parent):
     """Returns whether a name is looked at as a part of something else: of a call, an import, a longer name, a class."""
-    is_base = parent.type == "argument_list" and parent.parent.type == "class_definition"
+    is_base = parent.type == "argument_list" and (parent.parent.type == "class_definition" or text_of(
+        parent.parent.child_by_field_name("function")) == "super")
     if parent.type in ("attribute", "ERROR") or is_base:
         return True
     while parent is not None and parent.type in ("dotted_name", "aliased_import"):

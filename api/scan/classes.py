@@ -41,6 +41,10 @@ class Classes(Finder):
         places = [place for base in bases(node) for each in self.module.resolved(base, scope)
                   for place in self.places_behind(each)]
         if not places:
+            decide = [name for name, _ in _methods(node) if name in _DECIDE]
+            if decide and bases(node):
+                self.not_understood(node, "class {} has {} of an optimizer, but what it extends is not known".format(
+                    text_of(node.child_by_field_name("name")), decide[0]))
             return
         place = places[0]
         hooks, steps = [], 2

@@ -146,7 +146,7 @@ def _in_module(module, name):
         return Place("schedule", module, name, spans, "")
     if name == "Optimizer" and module not in ("transformers", "tensorflow_addons.optimizers", "tensorflow.contrib.opt"):
         return Place("base", module, name, spans, "")
-    if name == "get" and not is_train and module.endswith("optimizers"):
+    if name in ("get", "deserialize", "optimizer_from_config") and not is_train and module.endswith("optimizers"):
         return Place("get", module, name, spans, "")
     if module == "transformers":
         return Place("optimizer", module, name, spans, "") if name == "AdamWeightDecay" else None

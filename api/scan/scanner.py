@@ -46,7 +46,7 @@ def scan(paths, on=None, to=None):
             for node in walk(chunk.root):
                 for finder in finders:
                     finder.visit(node)
-    return Report(len(modules), sorted(findings, key=_place), sorted(unknown, key=_place), edits, modules)
+    return Report(len(modules), sorted(findings, key=_place), sorted(set(unknown), key=_place), edits, modules)
 
 
 def _place(each):

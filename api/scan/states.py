@@ -36,7 +36,10 @@ _KERAS = {
 }
 for _root in ("horovod.keras.", "horovod.tensorflow.keras."):
     _NAMES[_root] = {"load_model": _WHOLE}
-for _root in ("tensorflow.keras.", "keras.", "tf_keras.", "tensorflow.compat.v1.keras.", "tensorflow.contrib.keras."):
+for _root in ("tensorflow.python.", "tensorflow."):
+    _NAMES[_root + "pywrap_tensorflow."] = {"NewCheckpointReader": _SAVER}
+for _root in ("tensorflow.keras.", "tensorflow.python.keras.", "keras.", "tf_keras.", "tensorflow.compat.v1.keras.",
+              "tensorflow.contrib.keras."):
     _NAMES[_root] = _KERAS
 _MODELS = ("Sequential", "Model", "load_model", "clone_model", "model_from_json")
 _OF_MODELS = {"save": _WHOLE, "save_weights": _NO_OPTIMIZER, "load_weights": _NO_OPTIMIZER}
