@@ -1,4 +1,4 @@
-"""Scans unpacked sdists of packages: `python tests/scan_packages.py FOLDER` prints what is found, and how long it takes.
+"""Scans unpacked sdists of packages: `python tests/scan_packages.py FOLDER` prints what is found, and the seconds.
 
 A sample of 150 places, drawn at random from all findings and all places that are not understood, was compared with the
 code by hand; it is in scan_packages.json, and the command says which of them a scan finds no longer. Get a package with

@@ -1,11 +1,14 @@
 """The command `everstep scan`, and what it prints."""
 from __future__ import absolute_import, division, print_function
 
+import io
 import sys
 from collections import Counter
 
+from everstep.compat.files.replacing import replacing
 from everstep.errors import ConfigError
 from everstep.scan import edits
+from everstep.scan.page import page
 from everstep.scan.scanner import scan
 from everstep.scan.spelling import TO
 from everstep.scan.versions import VERSIONS
@@ -34,6 +37,7 @@ def add_arguments(command):
                          help="exit with 1 if there is one: {}".format(", ".join(FAILURES)))
     command.add_argument("--patch", action="store_true", help="print a patch with the new lines, and write nothing")
     command.add_argument("--write", action="store_true", help="print the patch, and write the files")
+    command.add_argument("--html", metavar="FILE", help="write a page that can be searched, and needs nothing else")
     command.add_argument("--json", action="store_true", help="print JSON instead of tables")
     command.set_defaults(run=run)
 
@@ -47,6 +51,11 @@ def run(options):
         print_json(facts(report))
     elif options.patch or options.write:
         _edit(report, options.write)
+    elif options.html:
+        with replacing(options.html) as temporary:
+            with io.open(temporary, "w", encoding="utf-8") as file:
+                file.write(page(report, _summary(report)))
+        print("written: {}".format(options.html))
     else:
         _print(report)
     return 1 if any(_failures(report)[name] for name in options.fail_on) else 0
@@ -78,12 +87,9 @@ def _failures(report):
 
 
 def _print(report):
-    kinds, failures = Counter(each.kind for each in report.findings), _failures(report)
     print("files: {}, findings: {}, places not understood: {}".format(
         report.files, len(report.findings), len(report.not_understood)))
-    rows = [(text, str(kinds[kind])) for kind, text in _KINDS if kinds[kind]]
-    rows += [("does not work on the newest version", str(failures["broken"])),
-             ("changes in silence when moved", str(failures["changes"]))] if report.findings else []
+    rows = _summary(report)
     if rows:
         print()
         print_table("FOUND PLACES", rows)
@@ -99,6 +105,14 @@ def _print(report):
     if report.not_understood:
         print()
         print_table("PLACE NOT-UNDERSTOOD", [(_where(each), each.why) for each in report.not_understood])
+
+
+def _summary(report):
+    """Returns rows (what, how many)."""
+    kinds, failures = Counter(each.kind for each in report.findings), _failures(report)
+    rows = [(text, str(kinds[kind])) for kind, text in _KINDS if kinds[kind]]
+    return rows + [("does not work on the newest version", str(failures["broken"])),
+                   ("changes in silence when moved", str(failures["changes"]))] if report.findings else rows
 
 
 def _edit(report, is_write):
