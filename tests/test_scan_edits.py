@@ -99,7 +99,9 @@ LEFT = [
     ("try:\n  from keras.optimizers import Adam\nexcept ImportError:\n  from tensorflow.keras.optimizers import Adam\n"
      "Adam()\n", {}, "it may be of several modules, or holds another place that is edited"),
     ("import tensorflow as tf\no = tf.train.AdamOptimizer(0.1)\no._lr_t\n", {},
-     "private attributes or old methods of it are used in this file"),
+     "private attributes or old methods of it are used in this file, or isinstance asks for it"),
+    ("import keras\no = keras.optimizers.SGD(0.1)\nself.assertIsInstance(o, keras.optimizers.SGD)\n", {},
+     "private attributes or old methods of it are used in this file, or isinstance asks for it"),
     ("import keras\nx = (1, keras.optimizers.Adam(0.1) 2 3)\n", {}, "the code around it does not parse"),
     ("import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, momentum=0.9)\n", {},
      "what it computes depends on the version: say which one the code runs on, with --on"),

@@ -31,6 +31,7 @@ _WRAPPER_NOTES = {
     "workers": "it takes a bound definition, see docs/wrappers.md",
     "several optimizers": "everstep.partition of the definitions does the same",
 }
+IS_INSTANCE = "an optimizer of everstep is no instance of it"
 _LITERALS = ("string", "concatenated_string")
 
 
@@ -201,9 +202,10 @@ class Calls(Finder):
             place = None if each is None or isinstance(each, OwnClass) else place_of(each)
             if place is not None and place.kind in ("optimizer", "unsupported"):
                 is_private = place.detail == "private"
-                self.add(node, "name", shown(place.module, place.name), spans=() if is_private else place.spans, notes=[
-                    "named without a call: its arguments are not known" if place.kind == "optimizer" else
-                    "no definition: " + place.detail])
+                notes = ["named without a call: its arguments are not known" if place.kind == "optimizer" else
+                         "no definition: " + place.detail]
+                self.add(node, "name", shown(place.module, place.name), spans=() if is_private else place.spans,
+                         notes=notes + [IS_INSTANCE] * _is_asked_for(node))
 
 
 def _looks_like_stock(dotted):
@@ -226,6 +228,14 @@ def _is_part_of_name(node, parent):
         return True
     left = parent.child_by_field_name("left") or parent.child_by_field_name("name") if parent is not None else None
     return left == node and parent.type in ("assignment", "keyword_argument", "named_expression", "default_parameter")
+
+
+def _is_asked_for(node):
+    """Returns whether a name stands in a call such as isinstance(optimizer, (A, B))."""
+    while node.parent is not None and node.parent.type in ("tuple", "argument_list"):
+        node = node.parent
+    return node.parent is not None and node.parent.type == "call" and text_of(
+        node.parent.child_by_field_name("function")).lower().endswith(("isinstance", "issubclass"))
 
 
 def _is_called(node):

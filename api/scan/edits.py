@@ -11,6 +11,7 @@ from collections import namedtuple
 from everstep.compat.files.replacing import replacing
 from everstep.errors import FileError
 from everstep.scan import files
+from everstep.scan.calls import IS_INSTANCE
 from everstep.scan.finder import in_broken_statement
 from everstep.scan.parsing import Chunk
 
@@ -31,6 +32,8 @@ def rewritten(report):
     for each in report.findings:
         if each.kind in ("private", "call"):
             private.add((each.file, each.what.partition(" of ")[2]))
+        if IS_INSTANCE in each.notes:
+            private.add((each.file, each.what))
     for module in report.modules:
         edits, wanted = by_path.get(module.path, []), []
         for edit in edits:
@@ -88,7 +91,7 @@ def _why_not(edit, edits, private):
     if any(other is not edit and _overlap(edit, other) for other in edits):
         return "it may be of several modules, or holds another place that is edited"
     if (edit.finding.file, edit.finding.what) in private:
-        return "private attributes or old methods of it are used in this file"
+        return "private attributes or old methods of it are used in this file, or isinstance asks for it"
     return None
 
 
