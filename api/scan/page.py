@@ -62,12 +62,17 @@ def page(report, summary):
         "<script>" + _SCRIPT + "</script></body></html>", ""])
 
 
+def works_on(finding):
+    """Returns the versions that a finding works on, as a text."""
+    return ", ".join(finding.works_on) or ("" if finding.kind in ("by hand", "state", "wrapper") else "not known")
+
+
 def _finding(each):
     notes = ["changes on {}".format(change) for change in each.changes] + list(each.notes)
     notes += ["{}: {}".format(versions, text or "no definition") for versions, text in each.definitions]
     write = "<code>{}</code>".format(_text(each.write or each.definition)) if each.write or each.definition else ""
     more = "<ul>{}</ul>".format("".join("<li>{}</li>".format(_text(note)) for note in notes)) if notes else ""
-    works = _text(", ".join(each.works_on) or "not known")
+    works = _text(works_on(each))
     if each.broken:
         works = '<span class="broken">{} (not the newest)</span>'.format(works)
     return _row(each.kind, [_place(each), _text(each.kind), "<code>{}</code>".format(_text(each.what)), works,

@@ -8,7 +8,7 @@ from collections import Counter
 from everstep.compat.files.replacing import replacing
 from everstep.errors import ConfigError
 from everstep.scan import edits
-from everstep.scan.page import page
+from everstep.scan.page import page, works_on
 from everstep.scan.scanner import scan
 from everstep.scan.spelling import TO
 from everstep.scan.versions import VERSIONS
@@ -96,7 +96,7 @@ def _print(report):
     if report.findings:
         print()
         print_table("PLACE WHAT WORKS-ON WRITE", [
-            (_where(each), each.what, ", ".join(each.works_on) or "not known", _write(each))
+            (_where(each), each.what, works_on(each), _write(each))
             for each in report.findings])
     changes = _grouped(report.findings)
     if changes:
