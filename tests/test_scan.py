@@ -276,6 +276,11 @@ def test_lines_for_another_module(tmpdir):
     assert (here.write, here.imports) == (text + ".bind(tf.train)", ["import everstep"])
     assert there.write == text + ".replace(dense_ok=True).bind(keras)"
     assert there.imports == ["import everstep", "import keras"] and "expression" in there.notes[-1]
+    there = only(tmpdir, code, to="torch")
+    assert there.write == text + ".bind(torch.optim, params=model.named_parameters())"
+    assert there.imports == ["import everstep", "import torch"]
+    there = only(tmpdir, code, to="optax")
+    assert (there.write, there.imports[1:]) == (text + ".replace(dense_ok=True).bind(optax)", ["import optax"])
     named = only(tmpdir, "from tensorflow.keras.optimizers import Adam\nAdam()")
     assert (named.write[-15:], named.imports[1:]) == (".bind(tf.keras)", ["import tensorflow as tf"])
 

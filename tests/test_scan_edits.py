@@ -117,6 +117,9 @@ LEFT = [
      "its learning rate is a tensor or schedule of one API: tf.train.exponential_decay(0.1, s, 9, 0.9)"),
     ("import tensorflow as tf\nlr = tf.placeholder(tf.float32)\ntf.train.AdamOptimizer(lr)\n", {"to": "tf.keras"},
      "its learning rate is a tensor or schedule of one API: tf.placeholder(tf.float32)"),
+    ("import keras\nkeras.optimizers.Adam(0.1)\n", {"to": "torch"},
+     "torch needs the model's parameters here, and other code around it"),
+    ("import keras\nkeras.optimizers.Adam(0.1)\n", {"to": "optax"}, "optax needs other code around it"),
     ("import tensorflow as tf\rtf.train.AdamOptimizer(0.1)\r", {}, "it has line ends of an old Mac"),
     ("'''x'''; import tensorflow as tf; tf.train.AdamOptimizer(0.1)\n", {}, "there is no place for import everstep"),
 ]

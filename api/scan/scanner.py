@@ -20,8 +20,8 @@ def scan(paths, on=None, to=None):
         paths: the files and folders.
         on: `{product: version}` that the code runs on now, such as `{"TF": "2.3"}`. It decides where what an optimizer
             computes depends on the version. Default None: not known.
-        to: the module to write lines for: tf.train, tf.compat.v1.train, tf.keras, keras or tf_keras. Default None: the
-            one that the code uses.
+        to: the module to write lines for: tf.train, tf.compat.v1.train, tf.keras, keras, tf_keras, torch or optax.
+            Default None: the one that the code uses.
 
     Raises:
         FileError: a path does not exist.

@@ -16,12 +16,21 @@ _BOUND_TO = {
     "transformers": "tensorflow.keras",
 }
 TO = {"tf.train": "tensorflow.train", "tf.compat.v1.train": "tensorflow.compat.v1.train",
-      "tf.keras": "tensorflow.keras", "keras": "keras", "tf_keras": "tf_keras"}
+      "tf.keras": "tensorflow.keras", "keras": "keras", "tf_keras": "tf_keras", "torch": "torch.optim",
+      "optax": "optax"}
+# {key of TO: (argument that the line needs, why no edit may write it)}: the code around it is another one there
+_OTHER_CODE = {
+    "torch": ("params=model.named_parameters()", "torch needs the model's parameters here, and other code around it"),
+    "optax": ("", "optax needs other code around it"),
+}
+_DENSE = ("keras", "optax")  # whose gradients are dense
 # {package: [(name, import)]}, the first whose name is free
 _IMPORTS = {
     "tensorflow": [("tf", "import tensorflow as tf"), ("tensorflow", "import tensorflow"),
                    ("tf_module", "import tensorflow as tf_module")],
     "keras": [("keras", "import keras"), ("keras_module", "import keras as keras_module")],
+    "torch": [("torch", "import torch"), ("torch_module", "import torch as torch_module")],
+    "optax": [("optax", "import optax"), ("optax_module", "import optax as optax_module")],
     "tf_keras": [("tf_keras", "import tf_keras"), ("tf_keras_module", "import tf_keras as tf_keras_module")],
 }
 # Arguments of stock that are no part of a definition. {argument: whether another module takes it too}
@@ -53,12 +62,15 @@ class Line(object):
         """
         target = TO[self._to] if self._to else _BOUND_TO.get(_public(place), _public(place))
         name, imports, is_free = self._spelled(target, self._module.scope_of(node))
-        dense = ".replace(dense_ok=True)" if self._to == "keras" and means.sparse not in (None, "exact") else ""
+        dense = ".replace(dense_ok=True)" if self._to in _DENSE and means.sparse not in (None, "exact") else ""
         given = self._given(means, place, arguments)
-        native = ["{}={}".format(each, one_line(given[each])) for each in sorted(_NATIVE)
-                  if each in given and (_NATIVE[each] or not self._to)]
+        needs, why = _OTHER_CODE.get(self._to, ("", None))
+        native = [needs] * bool(needs) if why else [
+            "{}={}".format(each, one_line(given[each])) for each in sorted(_NATIVE)
+            if each in given and (_NATIVE[each] or not self._to)]
         line = "{}{}.bind({})".format(definition, dense, ", ".join([name] + native))
-        why = None if is_free else "{} is another name here".format(name.split(".")[0])
+        if not is_free:
+            why = "{} is another name here".format(name.split(".")[0])
         if self._taken("everstep", self._module.scope_of(node)):
             why = "everstep is another name here"
         lost = [each for each in _LOST if each in given]
