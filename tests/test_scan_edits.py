@@ -142,10 +142,10 @@ def test_a_line_that_would_break_the_file_is_not_written(tmpdir):
 
 def test_other_modules(tmpdir):
     code = "import tensorflow as tf\no = tf.train.MomentumOptimizer(r, 0.9, name='m', use_locking=True)\n"
-    line = ("everstep.optimizers.SGD(learning_rate=r, momentum=0.9, rate_in_velocity=False, sparse='rows')"
-            "{}.bind({}, name='m')")
+    line = ("everstep.optimizers.SGD(learning_rate=r, momentum=0.9, rate_in_velocity=False, sparse='rows'{})"
+            ".bind({}, name='m')")
     for to, dense, name, imports in (
-            ("keras", ".replace(dense_ok=True)", "keras", "import everstep\nimport keras\n"),
+            ("keras", ", dense_ok=True", "keras", "import everstep\nimport keras\n"),
             ("tf.keras", "", "tf.keras", "import everstep\n"),
             ("tf.compat.v1.train", "", "tf.compat.v1.train", "import everstep\n"),
             ("tf_keras", "", "tf_keras", "import everstep\nimport tf_keras\n")):

@@ -1,6 +1,8 @@
 """Writes the line that makes an optimizer of everstep, in the words of the file: its names of modules, its imports."""
 from __future__ import absolute_import, division, print_function
 
+import re
+
 from everstep.scan.names import OwnClass
 from everstep.scan.parsing import bare, literal, one_line, text_of, walk
 from everstep.scan.places import canonical, place_of
@@ -35,6 +37,7 @@ _IMPORTS = {
 }
 # Arguments of stock that are no part of a definition. {argument: whether another module takes it too}
 _NATIVE = {"name": True, "use_locking": False, "jit_compile": False}
+_SPARSE = re.compile(r"(\bsparse='\w+')(?=[,)])")
 _LOST = ("accum_name", "linear_name", "skip_list", "sign_decay_fn")
 _TENSORS = ("placeholder", "placeholder_with_default", "constant", "Variable", "get_variable", "convert_to_tensor")
 
@@ -62,13 +65,14 @@ class Line(object):
         """
         target = TO[self._to] if self._to else _BOUND_TO.get(_public(place), _public(place))
         name, imports, is_free = self._spelled(target, self._module.scope_of(node))
-        dense = ".replace(dense_ok=True)" if self._to in _DENSE and means.sparse not in (None, "exact") else ""
+        if self._to in _DENSE:  # at the rule: wrappers do not hand it down
+            definition = _SPARSE.sub(r"\1, dense_ok=True", definition)
         given = self._given(means, place, arguments)
         needs, why = _OTHER_CODE.get(self._to, ("", None))
         native = [needs] * bool(needs) if why else [
             "{}={}".format(each, one_line(given[each])) for each in sorted(_NATIVE)
             if each in given and (_NATIVE[each] or not self._to)]
-        line = "{}{}.bind({})".format(definition, dense, ", ".join([name] + native))
+        line = "{}.bind({})".format(definition, ", ".join([name] + native))
         if not is_free:
             why = "{} is another name here".format(name.split(".")[0])
         if self._taken("everstep", self._module.scope_of(node)):
