@@ -69,6 +69,15 @@ WRITTEN = [
     ("a name that is taken", "from tensorflow.keras.optimizers import Adam\ntf = 1\no = Adam()\n",
      "import everstep\nimport tensorflow\nfrom tensorflow.keras.optimizers import Adam\ntf = 1\n"
      "o = everstep.optimizers.Adam(learning_rate=0.001).bind(tensorflow.keras)\n"),
+    ("a module of either kind",
+     "try:\n    import tensorflow.compat.v1 as tf\nexcept ImportError:\n    import tensorflow as tf\n"
+     "o = tf.train.AdamOptimizer(1e-3)\n", "import everstep\ntry:\n    import tensorflow.compat.v1 as tf\n"
+     "except ImportError:\n    import tensorflow as tf\no = " + ADAM + "\n"),
+    ("a long line", "import tensorflow as tf\nif x:\n\to = tf.train.MomentumOptimizer(self.config['learning_rate'],\n"
+     "\t\tmomentum=self.config['momentum'], name='m').minimize(loss)  # end\n",
+     "import everstep\nimport tensorflow as tf\nif x:\n\to = everstep.optimizers.SGD(\n"
+     "\t    learning_rate=self.config['learning_rate'], momentum=self.config['momentum'], rate_in_velocity=False, "
+     "sparse='rows'\n\t).bind(tf.train, name='m').minimize(loss)  # end\n"),
     ("windows", "import tensorflow as tf\r\n\r\ntf.train.AdamOptimizer(1e-3)\r\n",
      "import everstep\r\nimport tensorflow as tf\r\n\r\n" + ADAM + "\r\n"),
 ]
@@ -149,7 +158,10 @@ def test_other_modules(tmpdir):
             ("tf.keras", "", "tf.keras", "import everstep\n"),
             ("tf.compat.v1.train", "", "tf.compat.v1.train", "import everstep\n"),
             ("tf_keras", "", "tf_keras", "import everstep\nimport tf_keras\n")):
-        after = imports + "import tensorflow as tf\no = " + line.format(dense, name) + "\n"
+        after = "o = " + line.format(dense, name)
+        if len(after) > 120:
+            after = after.replace("SGD(", "SGD(\n    ").replace(").bind", "\n).bind")
+        after = imports + "import tensorflow as tf\n" + after + "\n"
         assert edited(tmpdir, code, to=to) == (after.encode("utf-8"), [])
     code = "from tensorflow import keras\no = keras.optimizers.Adam(0.1)\n"
     after = ("import everstep\nimport keras as keras_module\nfrom tensorflow import keras\n"
@@ -228,9 +240,10 @@ def test_a_scan_of_edited_snippets_finds_the_rest(tmpdir):
         for each in done:
             edits.write(each)
         after = scan([str(folder)])
-        gone = Counter((edit.finding.kind, edit.finding.what) for each in done for edit in each.edits)
-        count += sum(gone.values())
-        assert kinds(before) - gone == kinds(after), name
+        gone = [edit.finding[:4] for each in done for edit in each.edits]  # file, line, column, kind
+        count += len(gone)
+        left = before._replace(findings=[each for each in before.findings if each[:4] not in gone])
+        assert kinds(left) == kinds(after), name
         assert len(after.not_understood) == len(before.not_understood), name
         for each in done:
             if sys.version_info >= (3, 12) and each.path.endswith(".py") and is_python(each.before):

@@ -15,6 +15,7 @@ from everstep.scan.calls import IS_INSTANCE
 from everstep.scan.finder import in_broken_statement
 from everstep.scan.parsing import Chunk
 
+_LONGEST = 120  # characters of a line
 _IMPORTS = ("import_statement", "import_from_statement")
 # A file with its new lines. before, after: bytes. edits: the `Edit`s that are in it.
 Rewritten = namedtuple("Rewritten", "path before after edits")
@@ -35,7 +36,7 @@ def rewritten(report):
         if IS_INSTANCE in each.notes:
             private.add((each.file, each.what))
     for module in report.modules:
-        edits, wanted = by_path.get(module.path, []), []
+        edits, wanted = _once(by_path.get(module.path, [])), []
         for edit in edits:
             why = _why_not(edit, edits, private)
             if why is None:
@@ -95,6 +96,17 @@ def _why_not(edit, edits, private):
     return None
 
 
+def _once(edits):
+    """Returns edits without those that write the same line at the same place: of a name that is two modules."""
+    seen, kept = [], []
+    for edit in edits:
+        key = edit.chunk, edit.node.start_byte, edit.node.end_byte, edit.finding.write
+        if key not in seen or edit.why is not None:
+            kept.append(edit)
+        seen.append(key)
+    return kept
+
+
 def _overlap(edit, other):
     return edit.chunk is other.chunk and edit.node.start_byte < other.node.end_byte and \
         other.node.start_byte < edit.node.end_byte
@@ -125,7 +137,7 @@ def _has_import(module, line):
 
 def _pieces(chunk, edits, imports):
     """Returns ([_Piece] of a chunk, None), or (None, why there are none): the rest has to parse as before."""
-    pieces = sorted(_Piece(*chunk.span(edit.node) + (edit.finding.write,)) for edit in edits)
+    pieces = sorted(_Piece(*chunk.span(edit.node) + (_broken(chunk, edit),)) for edit in edits)
     place = _import_place(chunk) if imports else None
     if imports and place is None:
         return None, "there is no place for {}".format(imports[0])
@@ -138,6 +150,23 @@ def _pieces(chunk, edits, imports):
     if before != _skeleton(Chunk(text), spans, inserted):
         return None, "the file would parse differently elsewhere"
     return pieces, None
+
+
+def _broken(chunk, edit):
+    """Returns the new line, with the arguments of the definition on a line of their own where it is long."""
+    write, text = edit.finding.write, chunk.text
+    first, end = chunk.span(edit.node)
+    start = text.rfind("\n", 0, first) + 1
+    rest = text[end:].split("\n", 1)[0].rstrip()
+    if first - start + len(write) + len(rest) <= _LONGEST:
+        return write
+    bind = Chunk(write).root.named_children[0].named_children[0]  # definition.bind(...)
+    definition = bind.child_by_field_name("function").child_by_field_name("object")
+    around = definition.child_by_field_name("arguments")
+    before, inside, after = (part.decode("utf-8") for part in (
+        write.encode("utf-8")[:around.start_byte + 1], around.text[1:-1], write.encode("utf-8")[around.end_byte - 1:]))
+    line = ("\r\n" if "\r\n" in text else "\n") + re.match(r"[ \t]*", text[start:]).group()
+    return before + line + "    " + inside + line + after
 
 
 def _spliced(text, pieces):

@@ -64,7 +64,8 @@ class Line(object):
             node: what is replaced.
         """
         target = TO[self._to] if self._to else _BOUND_TO.get(_public(place), _public(place))
-        name, imports, is_free = self._spelled(target, self._module.scope_of(node))
+        there = _as_it_stands(node, place, target)
+        name, imports, is_free = (there, [], True) if there else self._spelled(target, self._module.scope_of(node))
         if self._to in _DENSE:  # at the rule: wrappers do not hand it down
             definition = _SPARSE.sub(r"\1, dense_ok=True", definition)
         given = self._given(means, place, arguments)
@@ -147,6 +148,23 @@ class Line(object):
 def begins(dotted, module):
     """Returns whether a dotted name is a module or in it."""
     return dotted == module or dotted.startswith(module + ".")
+
+
+def _as_it_stands(node, place, target):
+    """Returns the module in the words of a call, such as `tf.train` of `tf.train.AdamOptimizer()`; None if it has none.
+
+    So the line is right for each module that `tf` may be.
+    """
+    function = bare(node.child_by_field_name("function")) if node.type == "call" else node
+    holder = function.child_by_field_name("object") if function.type == "attribute" else None
+    if holder is None or any(each.type not in ("attribute", "identifier") for each in walk(holder)):
+        return None
+    text = one_line(holder)
+    if target == place.module and text.endswith(".train"):
+        return text
+    if target + ".optimizers" == place.module and text.endswith(".optimizers"):
+        return text[:-len(".optimizers")]
+    return None
 
 
 def _public(place):
