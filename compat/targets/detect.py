@@ -74,7 +74,8 @@ ARRAYS = Api("arrays", "arrays.ArraysAdapter", None, "numpy itself")
 
 WHAT_WORKS = (
     "What works: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 and newer, tf.keras.optimizers.legacy of TF "
-    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, torch.optim, optax, and numpy"
+    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, torch.optim, optax, and "
+    "numpy"
 )
 
 
