@@ -41,7 +41,9 @@ def _claim(contents, each):
     group = each.groups[0] if each.groups else {}
     slots = OrderedDict((str(key), OrderedDict(each.slots[key])) for key in _keys(each) if each.slots.get(key))
     missing = [] if slots else ["a state_dict of an optimizer that never trained, or that keeps nothing"]
-    return Claim(contents, "torch_optim", _class_of(group, slots), dict(group), slots=slots, scope=each.place,
+    config = {key: np.asarray(value).item() if getattr(value, "shape", None) == () else value
+              for key, value in group.items()}  # a rate may be a tensor
+    return Claim(contents, "torch_optim", _class_of(group, slots), config, slots=slots, scope=each.place,
                  missing=missing)
 
 
@@ -56,7 +58,11 @@ def _class_of(group, slots):
         if key in group:
             return "AdamW" if name == "Adam" and group.get("decoupled_weight_decay") else name
     stored = {slot for each in slots.values() for slot in each}
-    return "Adamax" if "exp_inf" in stored else "RAdam" if "betas" in group and "exp_avg_sq" in stored else None
+    if "exp_inf" in stored:
+        return "Adamax"
+    if "betas" not in group or "exp_avg_sq" not in stored:
+        return None
+    return "RAdam" if "weight_decay" in group else "SparseAdam"
 
 
 def by_torch(claim, definition, request):
