@@ -225,7 +225,9 @@ class Option(Declaration):
             number_type = numbers.Integral if default_type is int else numbers.Real
             if isinstance(value, bool) or not isinstance(value, number_type):
                 kind = "a whole number" if default_type is int else "a number"
-                raise HyperTypeError("{} takes {}; got {!r}".format(what, kind, value))
+                fixed = "; it is fixed: with optax.inject_hyperparams, name it in static_args"
+                fixed = fixed if is_tensor(value) else ""
+                raise HyperTypeError("{} takes {}; got {!r}{}".format(what, kind, value, fixed))
             check_number(what, value, self.minimum, self.maximum)
             return int(value) if default_type is int else float(value)  # type: ignore[call-overload]  # a Real has neither
         elif self.default is None and self.minimum is not None and value is not None:
