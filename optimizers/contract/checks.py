@@ -11,7 +11,6 @@ from everstep.errors import HyperTypeError, HyperValueError
 TEXT = (str, type(u""))
 TEXT_OR_BYTES = TEXT + (bytes,)
 _NO_NUMBERS = "cSUmM"  # kinds of NumPy dtypes: complex, text, times
-FIXED = "; it is fixed: with optax.inject_hyperparams, name it in static_args"  # an option that got an array
 SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
 
 
