@@ -17,6 +17,7 @@ import test_grid
 from everstep.errors import (
     DefinitionError,
     GradientError,
+    HyperTypeError,
     HyperValueError,
     StateError,
     UnsupportedError,
@@ -251,8 +252,12 @@ def test_inject_hyperparams():
     state = injected.init(PARAMS)
     state.hyperparams["learning_rate"] = jnp.float32(0.0)
     assert equal(injected.update(GRADS, state, PARAMS)[0], jax.tree.map(jnp.zeros_like, PARAMS))
-    momentum = optax.inject_hyperparams(SGD.native_class(optax), static_args="momentum")(0.1, momentum=0.5)
-    assert equal(trained(momentum)[0], trained(SGD(0.1, momentum=0.5).bind(optax))[0])
+    fixed = optax.inject_hyperparams(Yogi.native_class(optax), static_args="initial_accumulator_value")
+    assert far(trained(fixed(0.1))[0], trained(Yogi(0.1).bind(optax))[0]) <= ROUNDING
+    with pytest.raises(HyperTypeError, match="name it in static_args"):
+        optax.inject_hyperparams(Yogi.native_class(optax))(0.1).init(PARAMS)
+    without = optax.inject_hyperparams(LARS.native_class(optax), static_args="momentum")(0.1, momentum=0.0)
+    assert not jax.tree.leaves(without.init(PARAMS).inner_state.slots)
 
 
 @pytest.mark.parametrize("rate", [lambda count: 0.1 / (count + 1.0), optax.cosine_decay_schedule(0.1, 10)])

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 import functools
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract.checks import TEXT
+from everstep.optimizers.contract.checks import TEXT, is_tensor
 
 # Members of native optimizers. Whoever asks a definition for one of them forgot `.bind`.
 NATIVE = frozenset(
@@ -37,6 +37,11 @@ def instead_of(value):
     if isinstance(value, TEXT):
         return "everstep.get({!r}) makes the definition of that name".format(value)
     return "give one such as everstep.optimizers.Adam()"
+
+
+def that_is_fixed(value):
+    """Returns what to do about an option that is an array: "" for anything else."""
+    return "; it is fixed: with optax.inject_hyperparams, name it in static_args" if is_tensor(value) else ""
 
 
 def _is_optimizer(value):
