@@ -7,6 +7,7 @@ back. Parameters that share hypers and counts are a lane (compat/engine/lanes.py
 from __future__ import absolute_import, division, print_function
 
 import operator
+import sys
 from collections import OrderedDict
 
 from everstep.compat.backends.on_torch_alone import TorchBackend
@@ -16,7 +17,7 @@ from everstep.compat.engine.pairs import with_gradients
 from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import Adapter
 from everstep.compat.targets.checking import check_grads, check_repeat, forgetting_failures
-from everstep.compat.targets.construction import COMPLEX, keyword
+from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword
 from everstep.compat.targets.copying import AsTorch
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native import NativeOptimizer
@@ -45,7 +46,7 @@ class TorchOptimizer(NativeOptimizer):
             GradientError: a gradient does not fit its parameter.
             UnsupportedError: the definition needs the loss several times (`sharpness_aware`), and there is no closure.
         """
-        return self._bound.adapter.step(closure)
+        return self._bound.adapter.plain_step()(closure)
 
     def add_param_group(self, param_group):
         self._bound.adapter.add_param_group(param_group)
@@ -67,6 +68,10 @@ class TorchAdapter(Adapter):
     unsupported = (
         COMPLEX,
         keyword("differentiable", "no step is recorded for backpropagation"),
+        Unsupported(
+            "DTensor parameters (FSDP2)", VariableError,
+            "{optimizer} trains whole tensors; got a DTensor, a part of one. Train with DistributedDataParallel",
+        ),
     )
     stock_hypers = ()
     casts_gradients = True
@@ -99,6 +104,7 @@ class TorchAdapter(Adapter):
         self.use(TorchBackend())
         self.names, self._lanes = {}, {}
         self._checked_last = []  # type: list  # the variables of the last step
+        self._uncompiled = None
         self.groups = Groups(self.bound, dict(maximize=maximize, foreach=foreach, fused=fused, capturable=capturable))
         self.state = ParamState(self)
         self.base.__init__(self.groups.unpacked(params), self.groups.defaults())
@@ -241,6 +247,14 @@ class TorchAdapter(Adapter):
             lanes.run([Flush(lane, [v for _, v in pairs]) for lane, pairs in lanes_here])
             self._store(lanes_here)
         return []
+
+    def plain_step(self):
+        """Returns `step`, which torch.compile leaves alone: its compiler cannot trace all of it."""
+        if "torch._dynamo" not in sys.modules:  # importing it takes seconds
+            return self.step
+        if self._uncompiled is None:
+            self._uncompiled = self.backend.torch.compiler.disable(self.step)
+        return self._uncompiled
 
     def step(self, closure):
         stages, loss = self.bound.definition.stages, None
