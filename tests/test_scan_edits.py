@@ -221,6 +221,15 @@ def test_the_patch_makes_the_same_files(tmpdir, capsysbinary, monkeypatch):
     assert [content(each.path) for each in done] == [each.after for each in done]
 
 
+def test_what_cannot_be_seen_in_the_code_is_said(tmpdir, capsys):
+    path = saved(tmpdir, "import tensorflow as tf\ntf.train.AdamOptimizer(rate)\ntf.train.AdamOptimizer(other)\n")
+    assert cli.main(["scan", "--patch", "--to", "keras", path]) == 0
+    assert capsys.readouterr()[1].splitlines() == [
+        "to write: files 1, places 2; left to you: places 0",
+        "look at {}:2:1 (places like it: 2): its learning rate is an expression: on another API give a number or an "
+        "everstep schedule".format(path)]
+
+
 def test_a_file_that_changed_meanwhile_stays(tmpdir):
     path = saved(tmpdir, "import keras\nkeras.optimizers.Adam(0.1)\n")
     done, _ = edits.rewritten(scan([path]))
