@@ -212,7 +212,7 @@ def test_the_patch_makes_the_same_files(tmpdir, capsysbinary, monkeypatch):
     last = "import tensorflow as tf\r\nx = u'\u00fc'\r\ntf.train.AdamOptimizer(1e-3)"  # no end of the last line
     for name, code in (("a.py", last), ("b.py", "import keras\nkeras.optimizers.Adam(0.1)\n")):
         saved(tmpdir, code.encode("latin-1"), name)
-    assert cli.main(["scan", "--patch", "a.py", "b.py"]) == 0
+    assert cli.main(["scan", "--patch", "."]) == 0
     patch = capsysbinary.readouterr()[0]
     assert b"\\ No newline at end of file" in patch
     done, _ = edits.rewritten(scan(["a.py", "b.py"]))
