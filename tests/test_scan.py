@@ -5,6 +5,7 @@ from __future__ import absolute_import, division, print_function
 import io
 import json
 import os
+import runpy
 
 import pytest
 
@@ -332,6 +333,15 @@ def test_the_command(tmpdir, capsys):
     assert "--on takes NAME==VERSION" in capsys.readouterr()[1]
     assert cli.main(["scan", os.path.join(str(tmpdir), "missing")]) == 2
     assert "there is no file or folder" in capsys.readouterr()[1]
+
+
+@needs_parser
+def test_the_picture_in_the_docs_is_current():
+    """If not: python tests/make/scan_picture.py"""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    drawn = runpy.run_path(os.path.join(root, "tests", "make", "scan_picture.py"))["picture"]()
+    with io.open(os.path.join(root, "docs", "scan.svg"), encoding="utf-8") as file:
+        assert file.read() == drawn
 
 
 @needs_parser

@@ -212,13 +212,22 @@ def test_the_patch_makes_the_same_files(tmpdir, capsysbinary, monkeypatch):
     last = "import tensorflow as tf\r\nx = u'\u00fc'\r\ntf.train.AdamOptimizer(1e-3)"  # no end of the last line
     for name, code in (("a.py", last), ("b.py", "import keras\nkeras.optimizers.Adam(0.1)\n")):
         saved(tmpdir, code.encode("latin-1"), name)
-    assert cli.main(["scan", "--patch", "a.py", "b.py"]) == 0
+    assert cli.main(["scan", "--patch", "."]) == 0
     patch = capsysbinary.readouterr()[0]
     assert b"\\ No newline at end of file" in patch
     done, _ = edits.rewritten(scan(["a.py", "b.py"]))
     saved(tmpdir, patch, "x.patch")
     subprocess.check_call(["git", "apply", "x.patch"], env=dict(os.environ, GIT_DIR=os.devnull))
     assert [content(each.path) for each in done] == [each.after for each in done]
+
+
+def test_what_cannot_be_seen_in_the_code_is_said(tmpdir, capsys):
+    path = saved(tmpdir, "import tensorflow as tf\ntf.train.AdamOptimizer(rate)\ntf.train.AdamOptimizer(other)\n")
+    assert cli.main(["scan", "--patch", "--to", "keras", path]) == 0
+    assert capsys.readouterr()[1].splitlines() == [
+        "to write: files 1, places 2; left to you: places 0",
+        "look at {}:2:1 (places like it: 2): its learning rate is an expression: on another API give a number or an "
+        "everstep schedule".format(path)]
 
 
 def test_a_file_that_changed_meanwhile_stays(tmpdir):

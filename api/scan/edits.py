@@ -68,7 +68,7 @@ def write(each):
 
 def diff(each):
     """Returns the bytes of a unified diff of a `Rewritten`, which `patch -p1` and `git apply` take."""
-    name = each.path.replace(os.sep, "/").lstrip("/").encode("utf-8", "surrogateescape")
+    name = os.path.normpath(each.path).replace(os.sep, "/").lstrip("/").encode("utf-8", "surrogateescape")
     lines = difflib.diff_bytes(difflib.unified_diff, _lines(each.before), _lines(each.after), b"a/" + name,
                                b"b/" + name)
     return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)

@@ -197,7 +197,8 @@ def _private(name):
         if place is not None and "optimizer_v2" in module:
             place = place._replace(spans=tuple(span for span in place.spans if span.target == "optimizer_v2"))
         if place is not None:
-            return place._replace(module=module, name=last, detail="private")
+            is_class = place.kind in ("optimizer", "base")  # the detail of others says what they are
+            return place._replace(module=module, name=last, **(dict(detail="private") if is_class else dict(spans=())))
     return None
 
 

@@ -129,6 +129,12 @@ def _edit(report, is_write):
         "written" if is_write else "to write", len(done), count, len(refused)), file=sys.stderr)
     for each in refused:
         print("{}: {}: {}".format(_where(each), each.what, each.why), file=sys.stderr)
+    notes = {}  # type: dict[str, list[str]]
+    for edit in (edit for each in done for edit in each.edits):
+        for note in edit.finding.notes:
+            notes.setdefault(note, []).append(_where(edit.finding))
+    for note, places in sorted(notes.items()):
+        print("look at {} (places like it: {}): {}".format(places[0], len(places), note), file=sys.stderr)
 
 
 def _where(each):
