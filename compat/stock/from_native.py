@@ -8,14 +8,7 @@ import warnings
 from collections import namedtuple
 
 from everstep.compat.stock.converted_schedules import converted
-from everstep.compat.stock.lookup import (
-    check_needed,
-    entries_of,
-    entry_named,
-    entry_of_class,
-    installed_defaults,
-    short,
-)
+from everstep.compat.stock.lookup import check_needed, entries_of, entry_named, entry_of_class, installed_defaults, short
 from everstep.compat.stock.of_torch import joined, of_group
 from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
