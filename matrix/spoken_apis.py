@@ -13,6 +13,7 @@ Api = namedtuple("Api", "module package first end target line")
 
 FIT = "model.compile(Adam(1e-3).bind({}), \"mse\")"
 GRAPH = "train_op = Adam(1e-3).bind({}).minimize(loss, global_step)"
+TORCH = "optimizer = Adam(1e-3).bind({}, params=model.parameters())"
 TREES = "transform = Adam(1e-3).bind({})"
 ARRAYS = "Adam(1e-3).bind({}).apply_gradients([(grad, array)])"
 APIS = tuple(
@@ -32,6 +33,7 @@ APIS = tuple(
         ("keras", "keras", "3", "4", "keras3", FIT),
         ("tf_keras", "tf_keras", "2.16", "3", "update_step", FIT),
         ("tf_keras.optimizers.legacy", "tf_keras", "2.16", "3", "optimizer_v2", FIT),
+        ("torch.optim", "torch", "2", "3", "torch_optim", TORCH),
         ("optax", "optax", "0.2", "1", "optax_transform", TREES),
         ("numpy", "numpy", "1.14", "3", "arrays", ARRAYS),
     ]

@@ -8,7 +8,14 @@ import warnings
 from collections import namedtuple
 
 from everstep.compat.stock.converted_schedules import converted
-from everstep.compat.stock.lookup import check_needed, entries_of, entry_named, entry_of_class, installed_defaults, short
+from everstep.compat.stock.lookup import (
+    check_needed,
+    entries_of,
+    entry_named,
+    entry_of_class,
+    installed_defaults,
+    short,
+)
 from everstep.compat.stock.of_torch import joined, of_group
 from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
@@ -110,11 +117,8 @@ def to_native_config(definition, module):
                     config["lr"] = value  # before Keras 2.3
             return {"class_name": entry.native, "config": joined(config) if target == "torch_optim" else config}
         reasons.append("{} {}".format(entry.native, reason))
-    raise UnsupportedError(
-        "no stock optimizer of {} does what {} does{}".format(
-            module.__name__, definition._short(), ": " + "; ".join(reasons) if reasons else ""
-        )
-    )
+    raise UnsupportedError("no stock optimizer of {} does what {} does{}".format(
+        module.__name__, definition._short(), ": " + "; ".join(reasons) if reasons else ""))
 
 
 def _or_none(entry, theirs, rule):
