@@ -25,6 +25,7 @@ from everstep.compat.extras.warm_start import WarmStart, warm_start
 from everstep.compat.port.entry import port
 from everstep.compat.stock.from_native import from_native, to_native_config
 from everstep.compat.stock.lookup import slots_of_stock
+from everstep.compat.stock.of_torch import groups_of_stock
 from everstep.compat.stock.patched import patched
 from everstep.compat.stock.registry import get, names
 from everstep.compat.targets import native_classes
@@ -69,6 +70,7 @@ from everstep.optimizers.wrappers import (
     decoupled_weight_decay,
     gradient_noise,
     grokfast,
+    l2_penalty,
     learning_rate_multipliers,
     lookahead,
     loss_scale,
@@ -96,7 +98,7 @@ def _native_class(definition_class, module):
     return native_class
 
 
-binder.use(_native_class, to_native_config, _check, numpy_ops, stock_arrays, slots_of_stock)
+binder.use(_native_class, to_native_config, _check, numpy_ops, stock_arrays, slots_of_stock, groups_of_stock)
 
 
 def custom_objects(module):
@@ -160,9 +162,9 @@ __all__ = [
     "WarmStart", "Warmup", "WarmupStableDecay", "Wrapper", "accumulate", "assign", "assign_averages",
     "average_checkpoint", "averaged", "capture", "cautious", "centralize", "child", "clip", "current_rate",
     "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
-    "get", "gradient_noise", "grokfast", "hyper", "kernel", "lazy_embeddings", "learning_rate_multipliers",
-    "log_hook", "log_training", "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "names",
-    "optimizers", "option", "partition", "patched", "port", "random_normal", "random_uniform", "rate_decay",
-    "read_checkpoint", "refresh", "register", "restore", "scalar", "sharpness_aware", "slot",
-    "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
+    "get", "gradient_noise", "grokfast", "hyper", "kernel", "l2_penalty", "lazy_embeddings",
+    "learning_rate_multipliers", "log_hook", "log_training", "lookahead", "loss_scale", "master_copies",
+    "moving_average", "multistage", "names", "optimizers", "option", "partition", "patched", "port", "random_normal",
+    "random_uniform", "rate_decay", "read_checkpoint", "refresh", "register", "restore", "scalar", "sharpness_aware",
+    "slot", "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
 ]

@@ -11,6 +11,7 @@ from everstep.optimizers.wrappers import Clip as Clip
 from everstep.optimizers.wrappers import DecoupledWeightDecay as DecoupledWeightDecay
 from everstep.optimizers.wrappers import GradientNoise as GradientNoise
 from everstep.optimizers.wrappers import Grokfast as Grokfast
+from everstep.optimizers.wrappers import L2Penalty as L2Penalty
 from everstep.optimizers.wrappers import LearningRateMultipliers as LearningRateMultipliers
 from everstep.optimizers.wrappers import Lookahead as Lookahead
 from everstep.optimizers.wrappers import LossScale as LossScale
@@ -169,6 +170,7 @@ class Adam(Definition):
     epsilon: Hyper
     amsgrad: Option[bool]
     bias_correction: Option[bool]
+    corrected_root: Option[bool]
     m: Slot
     v: Slot
     v_hat: Slot
@@ -180,6 +182,7 @@ class Adam(Definition):
         epsilon: HyperValue = 1e-07,
         amsgrad: bool = False,
         bias_correction: bool = True,
+        corrected_root: bool = False,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -216,6 +219,7 @@ class Adamax(Definition):
     beta_1: Hyper
     beta_2: Hyper
     epsilon: Hyper
+    epsilon_in_norm: Option[bool]
     m: Slot
     u: Slot
     def __init__(
@@ -224,6 +228,7 @@ class Adamax(Definition):
         beta_1: HyperValue = 0.9,
         beta_2: HyperValue = 0.999,
         epsilon: HyperValue = 1e-07,
+        epsilon_in_norm: bool = False,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -263,6 +268,7 @@ class AdamW(Adam):
         epsilon: HyperValue = 1e-07,
         amsgrad: bool = False,
         bias_correction: bool = True,
+        corrected_root: bool = False,
         weight_decay: HyperValue = 0.004,
         decay_times_rate: bool = True,
         *,
@@ -926,6 +932,7 @@ class RMSprop(Definition):
     centered: Option[bool]
     epsilon_in_root: Option[Literal[None, False, True]]
     initial_mean_square: Option[float]
+    rate_in_velocity: Option[bool]
     mean_square: Slot
     mean_grad: Slot
     velocity: Slot
@@ -938,6 +945,7 @@ class RMSprop(Definition):
         centered: bool = False,
         epsilon_in_root: Literal[None, False, True] = None,
         initial_mean_square: float = 0.0,
+        rate_in_velocity: bool = True,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -981,6 +989,7 @@ class SGD(Definition):
     momentum: Hyper
     nesterov: Option[bool]
     rate_in_velocity: Option[bool]
+    dampening: Option[float]
     velocity: Slot
     def __init__(
         self,
@@ -988,6 +997,7 @@ class SGD(Definition):
         momentum: HyperValue = 0.0,
         nesterov: bool = False,
         rate_in_velocity: bool = True,
+        dampening: float = 0.0,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -1002,6 +1012,7 @@ class SGDW(SGD):
         momentum: HyperValue = 0.0,
         nesterov: bool = False,
         rate_in_velocity: bool = True,
+        dampening: float = 0.0,
         weight_decay: HyperValue = 0.004,
         decay_times_rate: bool = True,
         *,
@@ -1182,6 +1193,7 @@ __all__ = [
     "GaLoreAdamW",
     "GradientNoise",
     "Grokfast",
+    "L2Penalty",
     "LAMB",
     "LARS",
     "LearningRateMultipliers",

@@ -20,6 +20,8 @@ class Adadelta(Definition):
     | OptimizerV2                 | sparse="rows"                                                               |
     | Keras 2.0 to 2.3            | the defaults; stock default: learning_rate=1.0                              |
     | new-style Keras, Keras 3    | the defaults                                                                |
+    | torch.optim                 | the defaults; stock default: epsilon=1e-06, learning_rate=1.0, rho=0.9; its |
+    |                             | weight_decay is everstep.l2_penalty                                         |
 
     Advice:
         Set learning_rate=1.0 for the paper's method, which has no rate to tune. The default of 0.001, as in Keras, is

@@ -19,6 +19,8 @@ class Adagrad(Definition):
     | OptimizerV2                 | the defaults                                                                |
     | Keras 2.0 to 2.3            | initial_accumulator_value=0.0; stock default: learning_rate=0.01            |
     | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |
+    | torch.optim                 | the defaults; stock default: epsilon=1e-10, initial_accumulator_value=0.0,  |
+    |                             | learning_rate=0.01; its lr_decay is everstep.rate_decay                     |
 
     Advice:
         Use a larger learning rate than for other optimizers; the default of 0.001 is that of Keras, which notes this

@@ -19,7 +19,8 @@ class Adam(Definition):
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.train Adam               | the defaults; stock default: epsilon=1e-08                                  |
-    | tf.contrib.opt LazyAdam     | sparse="rows"; stock default: epsilon=1e-08                                 |
+    | tf.contrib.opt LazyAdam,    | sparse="rows"; stock default: epsilon=1e-08                                 |
+    |   torch.optim SparseAdam    |                                                                             |
     | tf.contrib.opt AdamGS       | the defaults; stock default: epsilon=1e-08; its global_step is the count of |
     |                             | updates                                                                     |
     | tf.contrib.opt LazyAdamGS   | sparse="rows"; stock default: epsilon=1e-08; its global_step is the count   |
@@ -27,6 +28,8 @@ class Adam(Definition):
     | OptimizerV2, Keras 2.0 to   | the defaults                                                                |
     |   2.3, new-style Keras,     |                                                                             |
     |   Keras 3                   |                                                                             |
+    | torch.optim                 | corrected_root=True; stock default: epsilon=1e-08; its weight_decay is      |
+    |                             | everstep.l2_penalty                                                         |
     | AdamWeightDecayOptimizer of | bias_correction=False, in everstep.decoupled_weight_decay; stock default:   |
     |   BERT                      | epsilon=1e-06                                                               |
 
@@ -43,6 +46,8 @@ class Adam(Definition):
         epsilon: Added to the root. Default 1e-7.
         amsgrad: True to divide by the largest second moment so far. Default False.
         bias_correction: False to leave out the correction of the moments, which start at 0. Default True.
+        corrected_root: True to add epsilon to the bias-corrected root sqrt(v / (1 - beta_2^t)), as algorithm 1 of the
+            paper and torch do. Default False.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)
@@ -59,6 +64,7 @@ class Adam(Definition):
     epsilon = hyper(1e-7, minimum=0)
     amsgrad = option(False)
     bias_correction = option(True)
+    corrected_root = option(False)
     m = slot()
     v = slot()
     v_hat = slot(when="amsgrad")
@@ -70,7 +76,11 @@ class Adam(Definition):
         new = {"m": m, "v": v}
         if self.amsgrad:
             v = new["v_hat"] = ops.maximum(slots.v_hat, v)
-        return rate * m / (ops.sqrt(v) + hyper.epsilon), new
+        return rate * m / (ops.sqrt(v) + self._epsilon(ops, hyper, t)), new
+
+    def _epsilon(self, ops, hyper, t):
+        is_corrected = self.corrected_root and self.bias_correction
+        return hyper.epsilon * ops.sqrt(1 - hyper.beta_2**t) if is_corrected else hyper.epsilon
 
     def _rate(self, ops, hyper, t):
         if not self.bias_correction:
@@ -83,9 +93,14 @@ class Adam(Definition):
         t, left_1, left_2 = hyper.updates + 1, steps.product(hyper.beta_1), steps.product(hyper.beta_2)
         rate = left_1 * self._rate(ops, hyper, t)
         new = {"m": slots.m * left_1, "v": slots.v * left_2}
+        fades = hyper.beta_1, ops.sqrt(hyper.beta_2)
+        if self.corrected_root and self.bias_correction:
+            root, left, scale = slots.v, ops.sqrt(left_2), ops.sqrt(1 - hyper.beta_2**t)
+            if self.amsgrad:
+                root, left, fades, new["v_hat"] = slots.v_hat, 1.0, (hyper.beta_1, 1.0), slots.v_hat
+            return slots.m * steps.quotient(rate, left, ops.sqrt(root), hyper.epsilon, *fades, scale=scale), new
         if self.amsgrad:
             new["v_hat"] = slots.v_hat
             root = ops.maximum(ops.sqrt(slots.v_hat) + hyper.epsilon, 1e-30)
             return slots.m * steps.sum(rate, hyper.beta_1) / root, new
-        fades = hyper.beta_1, ops.sqrt(hyper.beta_2)
         return slots.m * steps.quotient(rate, ops.sqrt(left_2), ops.sqrt(slots.v), hyper.epsilon, *fades), new

@@ -1,7 +1,8 @@
 """Adamax: Adam with the infinity norm."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract import Definition, hyper, kernel, slot
+from everstep.errors import DefinitionError
+from everstep.optimizers.contract import Definition, hyper, kernel, option, slot
 
 
 class Adamax(Definition):
@@ -17,6 +18,8 @@ class Adamax(Definition):
     | OptimizerV2                 | sparse="rows"                                                               |
     | Keras 2.0 to 2.3            | the defaults; stock default: learning_rate=0.002                            |
     | new-style Keras, Keras 3    | the defaults                                                                |
+    | torch.optim                 | epsilon_in_norm=True; stock default: epsilon=1e-08, learning_rate=0.002;    |
+    |                             | its weight_decay is everstep.l2_penalty                                     |
 
     Advice:
         The paper's learning rate is 0.002. Keras recommends Adamax for processes that change over time, such as speech
@@ -27,6 +30,8 @@ class Adamax(Definition):
         beta_1: Decay of the first moment, 0 to 1. Default 0.9.
         beta_2: Decay of the norm, 0 to 1. Default 0.999.
         epsilon: Added to the norm. Default 1e-7.
+        epsilon_in_norm: True to add epsilon to |grad|, before the maximum, as torch does; without sparse="catch_up".
+            Default False.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)
@@ -41,13 +46,22 @@ class Adamax(Definition):
     beta_1 = hyper(0.9, minimum=0, maximum=1)
     beta_2 = hyper(0.999, minimum=0, maximum=1)
     epsilon = hyper(1e-7, minimum=0)
+    epsilon_in_norm = option(False)
     m = slot()
     u = slot()
 
+    def _check(self):
+        if self.epsilon_in_norm and self.sparse == "catch_up":
+            raise DefinitionError("Adamax(epsilon_in_norm=True) has no sparse='catch_up': epsilon decays in the norm")
+        super(Adamax, self)._check()
+
     def update(self, ops, grad, var, slots, hyper, t):
         m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad
-        u = ops.maximum(hyper.beta_2 * slots.u, ops.abs(grad))
         rate = hyper.learning_rate / (1 - hyper.beta_1**t)
+        if self.epsilon_in_norm:
+            u = ops.maximum(hyper.beta_2 * slots.u, ops.abs(grad) + hyper.epsilon)
+            return rate * m / u, {"m": m, "u": u}
+        u = ops.maximum(hyper.beta_2 * slots.u, ops.abs(grad))
         return rate * m / (u + hyper.epsilon), {"m": m, "u": u}
 
     max_replay_steps = 0

@@ -16,6 +16,7 @@ class AdamW(Decoupled, Adam):
     | tf.contrib.opt AdamW        | decay_times_rate=False; stock default: epsilon=1e-08; stock AdamWOptimizer  |
     |                             | moves all rows of a sparse gradient, and decays some                        |
     | new-style Keras, Keras 3    | the defaults; weight_decay of its other optimizers is the same              |
+    | torch.optim                 | corrected_root=True; stock default: epsilon=1e-08, weight_decay=0.01        |
     | TensorFlow Addons           | decay_times_rate=False                                                      |
 
     Advice:
@@ -31,6 +32,7 @@ class AdamW(Decoupled, Adam):
         epsilon: Added to the root. Default 1e-7.
         amsgrad: As in Adam. Default False.
         bias_correction: As in Adam. Default True.
+        corrected_root: As in Adam. Default False.
         weight_decay: The share of the variable that each update subtracts. Default 0.004.
         decay_times_rate: True to multiply that share by the learning rate. Default True.
 

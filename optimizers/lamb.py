@@ -1,9 +1,8 @@
 """LAMB: Adam whose step is scaled to the norm of each variable."""
 from __future__ import absolute_import, division, print_function
 
-import re
-
 from everstep.optimizers.contract import Definition, check_pattern, hyper, option, slot
+from everstep.optimizers.contract.by_name import matches
 
 
 class LAMB(Definition):
@@ -68,7 +67,7 @@ class LAMB(Definition):
         unadapted = self.exclude_from_layer_adaptation or undecayed
 
         def matching(pattern):
-            return pattern if pattern and re.search(pattern, variable.name) else ""
+            return pattern if pattern and matches(pattern, variable) else ""
 
         return self.replace(
             exclude_from_weight_decay=matching(undecayed), exclude_from_layer_adaptation=matching(unadapted)

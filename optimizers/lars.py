@@ -1,9 +1,8 @@
 """LARS: momentum whose step is scaled to the norm of each variable."""
 from __future__ import absolute_import, division, print_function
 
-import re
-
 from everstep.optimizers.contract import Definition, check_pattern, hyper, option, slot
+from everstep.optimizers.contract.by_name import matches
 
 
 class LARS(Definition):
@@ -64,7 +63,7 @@ class LARS(Definition):
         super(LARS, self)._check()
 
     def specialize(self, variable):
-        excluded = re.search(self.exclude_from_layer_adaptation, variable.name)
+        excluded = matches(self.exclude_from_layer_adaptation, variable)
         return self if excluded else self.replace(exclude_from_layer_adaptation="")
 
     def update(self, ops, grad, var, slots, hyper, t):

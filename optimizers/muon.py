@@ -1,9 +1,8 @@
 """Muon: momentum whose update is made orthogonal, and AdamW for all that is no matrix."""
 from __future__ import absolute_import, division, print_function
 
-import re
-
 from everstep.optimizers.contract import Definition, hyper, option, slot
+from everstep.optimizers.contract.by_name import matches
 from everstep.optimizers.contract.checks import check_pattern
 
 
@@ -92,8 +91,8 @@ class Muon(Definition):
         super(Muon, self)._check()
 
     def specialize(self, variable):
-        is_embedding = self.exclude_embeddings and "embedding" in variable.name.lower()
-        excluded = is_embedding or any(re.search(pattern, variable.name) for pattern in self.exclude)
+        is_embedding = self.exclude_embeddings and matches("(?i)embedding", variable)
+        excluded = is_embedding or any(matches(pattern, variable) for pattern in self.exclude)
         return self.replace(uses_adam=excluded or len(variable.shape) != 2)
 
     def update(self, ops, grad, var, slots, hyper, t):

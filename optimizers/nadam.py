@@ -26,6 +26,8 @@ class Nadam(Definition):
     | new-style Keras             | momentum_decay=1.0; stock new-style Nadam multiplies its momentum product   |
     |                             | once per variable in a compiled step                                        |
     | Keras 3                     | momentum_decay=1.0                                                          |
+    | torch.optim                 | the defaults; stock default: epsilon=1e-08, learning_rate=0.002; its        |
+    |                             | weight_decay is everstep.l2_penalty                                         |
 
     Advice:
         Keras 2 recommends the default settings, with a learning rate of 0.002. The momentum schedule starts near beta_1

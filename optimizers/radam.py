@@ -24,6 +24,8 @@ class RAdam(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
+    | torch.optim                 | corrected_root=False; stock default: epsilon=1e-08; its weight_decay is     |
+    |                             | everstep.l2_penalty                                                         |
     | TensorFlow Addons           | the defaults                                                                |
     | torch, the authors' code    | corrected_root=False, epsilon=1e-8                                          |
 

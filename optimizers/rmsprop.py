@@ -22,6 +22,8 @@ class RMSprop(Definition):
     | OptimizerV2                 | sparse="rows" with momentum                                                 |
     | Keras 2.0 to 2.3            | epsilon_in_root=False                                                       |
     | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |
+    | torch.optim                 | epsilon_in_root=False, rate_in_velocity=False; stock default: rho=0.99,     |
+    |                             | epsilon=1e-08, learning_rate=0.01; its weight_decay is everstep.l2_penalty  |
 
     Advice:
         centered=True may help training and costs one slot more (https://keras.io/api/optimizers/rmsprop). The forms are
@@ -36,6 +38,8 @@ class RMSprop(Definition):
         epsilon_in_root: True to add epsilon under the root, False to add it to the root. Default None: under the root
             only if there is momentum, as in OptimizerV2.
         initial_mean_square: The first value of mean_square. Default 0.
+        rate_in_velocity: True if the velocity sums learning_rate * grad / divisor, False if it sums grad / divisor, as
+            in torch. Default True.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)
@@ -53,6 +57,7 @@ class RMSprop(Definition):
     centered = option(False)
     epsilon_in_root = option(None, choices=(None, False, True))
     initial_mean_square = option(0.0, minimum=0)
+    rate_in_velocity = option(True)
     mean_square = slot(init="initial_mean_square")
     mean_grad = slot(when="centered")
     velocity = slot(when="momentum")
@@ -66,6 +71,9 @@ class RMSprop(Definition):
         in_root = self.has_slot("velocity") if self.epsilon_in_root is None else self.epsilon_in_root
         root = ops.sqrt(variance + hyper.epsilon) if in_root else ops.sqrt(variance) + hyper.epsilon
         step = hyper.learning_rate * grad / root
+        if self.has_slot("velocity") and not self.rate_in_velocity:
+            velocity = new["velocity"] = hyper.momentum * slots.velocity + grad / root
+            return hyper.learning_rate * velocity, new
         if self.has_slot("velocity"):
             step = new["velocity"] = hyper.momentum * slots.velocity + step
         return step, new
@@ -81,4 +89,5 @@ class RMSprop(Definition):
             return 0, new
         left = steps.product(hyper.momentum)
         new["velocity"] = slots.velocity * left
-        return slots.velocity * steps.sum(left, hyper.momentum), new
+        term = left if self.rate_in_velocity else left * hyper.learning_rate
+        return slots.velocity * steps.sum(term, hyper.momentum), new

@@ -26,6 +26,8 @@ class SGD(Definition):
     |   new-style Keras, Keras 3  |                                                                             |
     | tf.train Momentum           | rate_in_velocity=False, sparse="rows"                                       |
     | OptimizerV2                 | sparse="rows" with momentum                                                 |
+    | torch.optim                 | rate_in_velocity=False; stock default: learning_rate=0.001; its             |
+    |                             | weight_decay is everstep.l2_penalty; it keeps no count of steps             |
 
     Advice:
         With a warm-up or a schedule, rate_in_velocity=False (tf.train, torch) applies a new rate to the whole velocity
@@ -37,6 +39,8 @@ class SGD(Definition):
         momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
         nesterov: True for Nesterov momentum. Default False.
         rate_in_velocity: True if the velocity sums learning_rate * grad, False if it sums gradients. Default True.
+        dampening: 0 to 1: from the second update on, (1 - dampening) * grad comes into the velocity in the place of
+            grad, as in torch. Default 0.
 
     >>> import numpy
     >>> weights = numpy.array([1.0, 2.0])
@@ -51,6 +55,7 @@ class SGD(Definition):
     momentum = hyper(0.0, minimum=0, maximum=1)
     nesterov = option(False)
     rate_in_velocity = option(True)
+    dampening = option(0.0, minimum=0, maximum=1)
     velocity = slot(when="momentum")
 
     @property
@@ -61,11 +66,14 @@ class SGD(Definition):
         step = hyper.learning_rate * grad
         if not self.has_slot("velocity"):
             return step, {}
+        added = step if self.rate_in_velocity else grad
+        if self.dampening:
+            added = ops.where(t > 1, 1 - self.dampening, 1.0) * added
         if not self.rate_in_velocity:
-            velocity = hyper.momentum * slots.velocity + grad
+            velocity = hyper.momentum * slots.velocity + added
             total = grad + hyper.momentum * velocity if self.nesterov else velocity
             return hyper.learning_rate * total, {"velocity": velocity}
-        velocity = hyper.momentum * slots.velocity - step
+        velocity = hyper.momentum * slots.velocity - added
         change = step - hyper.momentum * velocity if self.nesterov else -velocity
         return change, {"velocity": velocity}
 

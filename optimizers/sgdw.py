@@ -27,6 +27,7 @@ class SGDW(Decoupled, SGD):
         momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
         nesterov: True for Nesterov momentum. Default False.
         rate_in_velocity: As in SGD. Default True.
+        dampening: As in SGD. Default 0.
         weight_decay: The share of the variable that each update subtracts. Default 0.004.
         decay_times_rate: True to multiply that share by the learning rate. Default True.
 

@@ -60,7 +60,8 @@ KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_float8.py
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_calls.py"
 SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_embeddings.py"
-TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_on_lists.py test_repeated_steps.py test_lowering.py")
+TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_on_lists.py test_repeated_steps.py test_lowering.py "
+         "test_torch_optim.py")
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
 NOISE = "test_wrappers_gradient.py test_periods.py"
 FILES = "test_files_written.py test_state_of_tensorflow.py test_files_cli.py test_files_hostile.py test_stock_files.py"
@@ -79,7 +80,7 @@ AREAS = {
                 TORCH, ("py313-k3jax", "test_grouped.py")]),
     "arrays": (["compat/backends/*arrays*.py", "compat/backends/on_numpy.py", "compat/backends/ops_table.py",
                 "compat/targets/arrays.py"], [NUMPY]),
-    "torch": (["compat/backends/*torch*.py", "compat/targets/repeated_steps.py"], [TORCH]),
+    "torch": (["compat/backends/*torch*.py", "compat/targets/repeated_steps.py", "compat/targets/torch_*.py"], [TORCH]),
     "targets": (["compat/targets/[abcdhlr]*.py", "compat/targets/flushing.py", "compat/targets/native.py",
                  "compat/targets/signature.py", "compat/targets/st*.py"],
                 [NUMPY, UPDATE_STEP, TF_TRAIN, ("py39-tf2.10", SPEED)]),

@@ -22,8 +22,8 @@ from everstep.optimizers.contract.signature import GIVEN, OF_INNER
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "make"), os.path.join(HERE, "typing")]
 MODERN = sys.version_info >= (3, 9)
-ADAM = ("(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-07, amsgrad=False, bias_correction=True, *, "
-        "sparse='exact', dense_ok=False")
+ADAM = ("(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-07, amsgrad=False, bias_correction=True, "
+        "corrected_root=False, *, sparse='exact', dense_ok=False")
 SHIPPED = [made for made in everstep.Definition.registered() + everstep.Schedule.registered()
            if made.__module__.startswith("everstep.")]
 

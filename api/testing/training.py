@@ -112,7 +112,10 @@ class Trial(object):
 
     def run(self):
         """Returns a new run that has not trained."""
-        return self.way.run(lambda: bound(self.definition, self.way.module, **self.native), self.start, self.kinds)
+        def make(**more):  # torch.optim gets its parameters
+            return bound(self.definition, self.way.module, **dict(self.native, **more))
+
+        return self.way.run(make, self.start, self.kinds)
 
     def train(self, run, begin=0, end=None):
         """Trains a run on a part of the batches, and returns it."""

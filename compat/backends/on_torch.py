@@ -1,4 +1,4 @@
-"""The verbs of the Keras backend on torch for lists of variables: see compat/engine/grouped.py.
+"""The verbs of the backends on torch for lists of variables: see compat/engine/grouped.py.
 
 They write the tensors of variables in place. A verb takes and returns lists of tensors, one for each variable.
 """
@@ -12,6 +12,10 @@ from everstep.compat.backends.ops_table import ops_table
 from everstep.compat.backends.torch_foreach import Foreach
 from everstep.compat.rules.operations import TABLE
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 BLOCK = 2**17  # elements that a thread computes at a time, so that all values of a block stay in its processor's cache
 JOIN = 2**14  # elements; joining a larger tensor with others takes longer than computing it alone
 LAUNCH = 2**24  # elements of a block on other devices, where launching an operation costs more than moving memory
@@ -21,7 +25,7 @@ class TorchLists(object):
     """Computes on blocks: parts of a large tensor, or several small tensors joined.
 
     Args:
-        variable: the class of all Keras variables.
+        variable: the class of all Keras variables; None for tensors of torch, each of which is its own variable.
     """
 
     # Ops with results in new memory, or in that of an operand.
@@ -32,7 +36,12 @@ class TorchLists(object):
         import torch
 
         self.torch = torch
-        self._in_stateless_scope = getattr(importlib.import_module(variable.__module__), "in_stateless_scope", None)
+        if variable is None:
+            self._held = lambda tensor: tensor
+            self._in_stateless_scope = lambda: False  # type: Any
+        else:
+            self._held = lambda variable: getattr(variable, "_value", None)  # `value` may be a copy: autocast
+            self._in_stateless_scope = getattr(importlib.import_module(variable.__module__), "in_stateless_scope", None)
         special = {"cast": lambda x, to: x.to(getattr(torch, to)), "equal": torch.eq, "where": self._where}
         special["transpose"] = lambda x, axes=None: x.permute(axes or tuple(range(x.dim()))[::-1])
         self.ops = ops_table(torch, {}, special)
@@ -180,7 +189,7 @@ class TorchLists(object):
         """Returns the tensors that hold the variables' values; None if they cannot be written in place now."""
         if self._in_stateless_scope is None or self._in_stateless_scope():
             return None
-        tensors = [getattr(variable, "_value", None) for variable in variables]  # `value` may be a copy: autocast
+        tensors = [self._held(variable) for variable in variables]
         return None if any(tensor is None for tensor in tensors) else tensors
 
     def add(self, variable, value):
@@ -195,7 +204,7 @@ class TorchLists(object):
 
     def surely_fits(self, grad, variable):
         """Returns whether this is the usual gradient of a variable, which needs no other check."""
-        value = getattr(variable, "_value", None)
+        value = self._held(variable)
         if value is None or type(grad) is not self.torch.Tensor:
             return False
         like = grad.dtype is value.dtype and grad.layout is value.layout and grad.shape == value.shape
@@ -233,7 +242,8 @@ class TorchLists(object):
     @staticmethod
     def lasting(grad, written):
         """Returns a gradient that stays as it is while the memory `written` is written."""
-        return grad.clone() if grad.untyped_storage().data_ptr() in written else grad
+        values = grad._values() if grad.is_sparse else grad
+        return grad.clone() if values.untyped_storage().data_ptr() in written else grad
 
     # Kernels. The names and the arguments are those of TensorFlow's, which engine/fused.py maps rules to.
 

@@ -8,6 +8,7 @@ from everstep.compat.checkpoints.live import open_access
 from everstep.compat.checkpoints.state import State, finished
 from everstep.compat.checkpoints.unwrapping import scale_variables, unwrapped
 from everstep.compat.engine.step import counters
+from everstep.compat.stock.of_torch import bound_as
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.optimizers.contract.trees import scalar_starts
 
@@ -48,6 +49,8 @@ def capture(optimizer, variables, session=None, weights=False, path=None):
         UnsupportedError: `optimizer` is neither a bound nor a stock optimizer, or no definition computes what it does.
     """
     scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
+    if hasattr(optimizer, "param_groups") and not isinstance(optimizer, NativeOptimizer):  # stock of torch
+        optimizer = bound_as(optimizer)
     if not isinstance(optimizer, NativeOptimizer) and stock_live.api_of(optimizer) is not None:
         return stock_live.capture_stock(optimizer, variables, session, weights, scale, path)
     with open_access(optimizer, variables, session) as access:

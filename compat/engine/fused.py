@@ -33,11 +33,14 @@ def _hypers(**names):
 def _adam(rule, fixed_value):
     def scalars(ops, hyper, t):
         rate = hyper.learning_rate
+        epsilon = hyper.epsilon
         if getattr(rule, "bias_correction", True):
-            rate = rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
-        return dict(moments(ops, hyper, t), lr=rate, beta1_power=0.0, beta2_power=0.0)
+            correction = ops.sqrt(1 - hyper.beta_2**t)
+            rate = rate * correction / (1 - hyper.beta_1**t)
+            epsilon = epsilon * correction if getattr(rule, "corrected_root", False) else epsilon
+        return dict(moments(ops, hyper, t), lr=rate, epsilon=epsilon, beta1_power=0.0, beta2_power=0.0)
 
-    moments = _hypers(beta1="beta_1", beta2="beta_2", epsilon="epsilon")
+    moments = _hypers(beta1="beta_1", beta2="beta_2")
     if getattr(rule, "amsgrad", False):
         return _kernel("apply_adam_with_amsgrad", dict(m="m", v="v", vhat="v_hat"), scalars)
     return _kernel("apply_adam", dict(m="m", v="v"), scalars)
@@ -50,6 +53,9 @@ def _nadam(rule, fixed_value):
 
 
 def _adamax(rule, fixed_value):
+    if rule.epsilon_in_norm:
+        return None
+
     def scalars(ops, hyper, t):
         return dict(moments(ops, hyper, t), lr=hyper.learning_rate / (1 - hyper.beta_1**t), beta1_power=0.0)
 
@@ -58,6 +64,8 @@ def _adamax(rule, fixed_value):
 
 
 def _sgd(rule, fixed_value):
+    if rule.dampening:
+        return None
     if not rule.has_slot("velocity"):
         return _kernel("apply_gradient_descent", {}, _hypers(alpha="learning_rate"), grad="delta")
     slots, settings = dict(accum="velocity"), {"use_nesterov": rule.nesterov}
@@ -89,8 +97,8 @@ def _adadelta(rule, fixed_value):
 
 
 def _rmsprop(rule, fixed_value):
-    if not rule.has_slot("velocity") or rule.epsilon_in_root is False:
-        return None  # the kernels keep a velocity, and add epsilon inside the root
+    if not rule.has_slot("velocity") or rule.epsilon_in_root is False or not rule.rate_in_velocity:
+        return None  # the kernels keep a velocity with the rate, and add epsilon inside the root
     slots, scalars = dict(ms="mean_square", mom="velocity"), _hypers(
         lr="learning_rate", rho="rho", momentum="momentum", epsilon="epsilon"
     )

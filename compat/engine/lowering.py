@@ -75,6 +75,10 @@ class Lowerings(object):
         self.plans = None  # how variables are updated together, on a backend that has `lists`
         self.totals = None  # how they are measured together there
 
+    def share(self, other):
+        """Shares what was traced, and the list of `plan`, with those of another host of the same definition."""
+        self._tracers, self._planned = other._tracers, other._planned
+
     def check(self):
         """Raises UnsupportedError if a forced strategy does not exist here."""
         for strategy in STRATEGIES if self.requested else ():

@@ -123,12 +123,21 @@ class Step(object):
 
     def begin(self):
         """Computes what all variables share: sums, whether the step updates, new scalars, and what updates wait for."""
-        backend, shared = self.backend, self.scope("float32")
+        self.decide(self.start())
+
+    def start(self):
+        """Measures. Returns whether the step updates if that is decided before, else None."""
+        backend = self.backend
         self.earlier = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
         # If only updates need the sums, decide before measuring whether this step updates.
         early = self.skips and measures_only_on_update(self.definition)
-        should_update = backend.cast(self._should_update(shared), "bool") if early else None
+        should_update = backend.cast(self._should_update(self.scope("float32")), "bool") if early else None
         self.earlier.extend(self.measure(should_update))
+        return should_update
+
+    def decide(self, should_update):
+        """Computes whether the step updates and new scalars, from all that was measured. The argument: see `start`."""
+        backend, shared = self.backend, self.scope("float32")
         if self.skips:
             if should_update is None:
                 should_update = backend.cast(self._should_update(shared), "bool")

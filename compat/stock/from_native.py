@@ -16,6 +16,7 @@ from everstep.compat.stock.lookup import (
     installed_defaults,
     short,
 )
+from everstep.compat.stock.of_torch import joined
 from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
 from everstep.compat.targets.copying import present_native
@@ -112,7 +113,7 @@ def to_native_config(definition, module):
                 value = config.pop(theirs)
                 if theirs == "learning_rate":
                     config["lr"] = value  # before Keras 2.3
-            return {"class_name": entry.native, "config": config}
+            return {"class_name": entry.native, "config": joined(config) if target == "torch_optim" else config}
         reasons.append("{} {}".format(entry.native, reason))
     raise UnsupportedError(
         "no stock optimizer of {} does what {} does{}".format(
@@ -169,7 +170,8 @@ def _unknown_to(stock, entry):
     """Returns the arguments of an entry that the installed version of its stock class does not take."""
     code = stock.__init__.__code__ if stock is not None else None
     known = code.co_varnames + code.co_consts if code else entry.names  # co_consts: Keras 2.3 pops some off **kwargs
-    rate = {"learning_rate", "lr"}.intersection(known)  # if neither, the constructor is wrapped and hides its arguments
+    known += ("beta_1", "beta_2") if "betas" in known else ()
+    rate = {"learning_rate", "lr"}.intersection(known)  # neither: a wrapped constructor hides them
     return [theirs for theirs in entry.names if theirs not in known] if rate else []
 
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 
 from everstep.compat.stock.entry import Stock
+from everstep.compat.stock.of_torch import TORCH, split
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.compat.stock.third_party import OTHERS, other_entry
 from everstep.compat.targets.detect import TARGETS, find
@@ -20,7 +21,7 @@ FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", 
 
 def entries_of(target):
     """Returns the entries of an API, in the table's order."""
-    return [entry for entry in STOCK if entry.target == target]
+    return [entry for entry in STOCK + TORCH if entry.target == target]
 
 
 def target_named(api):
@@ -108,7 +109,9 @@ def constructor_of(stock):
     of = "getfullargspec" if hasattr(inspect, "getfullargspec") else "getargspec"  # of Python 2.7
     listed = getattr(inspect, of)(stock.__init__)
     names, defaults = listed.args[1:], listed.defaults or ()
-    return names, dict(zip(names[len(names) - len(defaults):], defaults))
+    given = dict(zip(names[len(names) - len(defaults):], defaults))
+    given.update(getattr(listed, "kwonlydefaults", None) or {})
+    return (split(names), split(given)) if "betas" in given else (names, given)
 
 
 def entries_for(target, definition):

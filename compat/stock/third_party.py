@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from everstep.compat.stock.entry import Stock
+from everstep.compat.stock.of_torch import from_torch
 from everstep.compat.stock.table import STOCK
 from everstep.errors import UnsupportedError
 from everstep.optimizers.adabelief import AdaBelief
@@ -117,6 +118,8 @@ def reader_of(optimizer):
     Its arguments are the optimizer and `read(optimizer, entry=None, without=())`, which returns the definition of a
     stock optimizer, or of an optimizer as that of an entry, without some arguments of its config.
     """
+    if hasattr(optimizer, "param_groups"):
+        return lambda optimizer, read: from_torch(optimizer)
     optimizer_class = type(optimizer)
     package, name = package_of(optimizer_class), optimizer_class.__name__
     bases = [each.__name__ for each in optimizer_class.__mro__]

@@ -51,6 +51,10 @@ class Adapter(object):
     is_fused = True  # whether this API's own optimizers run fused kernels
     carries = None  # type: Any  # how copies and pickles keep slots: a class, see `compat/targets/copying.py`
     copies_deeply = False  # whether copy.copy makes a deep copy, as in stock
+    # A function of (definition class, args, kwargs) that returns the definition's own `args` of those of the native
+    # class, and changes `kwargs`; None if they are the same.
+    respelled = None  # type: Any
+    lane_of = None  # type: Any  # a function of a variable, or of None for all, that returns its `Lane`; None without lanes
 
     backend = None  # type: Any  # the same as of `bound`
 

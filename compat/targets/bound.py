@@ -90,6 +90,8 @@ class Bound(object):
 
     def __init__(self, native, base, args, kwargs):
         construction.take_config(type(native), kwargs)
+        if type(native).adapter_class.respelled:
+            args = type(native).adapter_class.respelled(type(native).definition_class, args, kwargs)
         definition, gradients = kwargs.pop("definition", None), kwargs.pop("gradients", None)
         lowering = kwargs.pop("lowering", None)
         self.native, self.base, self.gradients = native, base, gradients
@@ -317,6 +319,10 @@ class Bound(object):
             check_not_grown(self, pairs)
         eager = not hooks and count and self.backend.keeps_functions() and not self.is_averaged
         return self.eager_steps.run(pairs) if eager else self.new_step(pairs, before, hooks).run(count)
+
+    def host_of(self, variable):
+        """Returns the engine's host for a variable, or for all if it is None: this, or a lane."""
+        return self if self.adapter.lane_of is None else self.adapter.lane_of(variable)
 
     def new_step(self, pairs, before=(), hooks=None):
         """Returns a step on checked pairs, to be run. The arguments are those of `take_step`."""

@@ -42,6 +42,8 @@ def shallow(bound):
 def deep(bound, memo):
     """Returns an optimizer with its own slots that trains the same variables."""
     rebuild_it, arguments, state = parts(bound, bound.adapter.exclusions(True))
+    if bound.adapter.carries is AsTorch:  # with its parameters
+        arguments, state = copy.deepcopy((arguments, state), memo)
     variables = [bound.adapter.copied_variable(variable, memo) for variable in bound.adapter.trained()]
     twin = memo[id(bound.native)] = rebuild_it(*arguments)
     adapter = twin._bound.adapter
@@ -55,7 +57,10 @@ def parts(bound, exclusions):
     """Returns (`rebuild`, its arguments, the state), as `__reduce__` does. `exclusions` is as of the adapter."""
     # First: it raises the error that tells why a graph cannot be copied.
     state = None if _copies_configs(bound) else bound.adapter.carries.taken(bound)
-    arguments = _maker(type(bound.native)), present_definition(bound), present_native(bound)
+    native, is_torch = present_native(bound), bound.adapter.carries is AsTorch
+    if is_torch:
+        native["params"] = [dict(group) for group in bound.native.param_groups]
+    arguments = _maker(type(bound.native)), bound.definition if is_torch else present_definition(bound), native
     return rebuild, arguments + ((exclusions,) if exclusions else ()), state
 
 
@@ -263,6 +268,27 @@ class WithoutSlots(ByPosition):
             stacklevel=5,
         )
         return None
+
+
+class AsTorch(object):
+    """State that copies carry as those of torch's own optimizers: parameters with their groups and their state."""
+
+    has_slots_at_once = False
+
+    @staticmethod
+    def taken(bound):
+        return bound.base.__getstate__()
+
+    @staticmethod
+    def keep(bound, state):
+        """Takes what `taken` returned, or what torch's loader gives. None: nothing."""
+        if state is not None:
+            bound.base.__setstate__(state)
+            bound.adapter.state.settle()
+
+    @staticmethod
+    def give(bound, variables):
+        """Does nothing: a copy has its state at once."""
 
 
 def _keys(bound, variables):

@@ -44,6 +44,10 @@ def _is_keras3(optimizer):
     return _has(optimizer, "update_step", "build", "stateless_apply", "_backend_update_step")
 
 
+def _is_torch(optimizer):
+    return _has(optimizer, "add_param_group", "load_state_dict", "zero_grad", "profile_hook_step")
+
+
 # The first match wins: an OptimizerV2 has get_updates too.
 TARGETS = (
     Api("tf_train", "tf_train.TrainAdapter", _is_train,
@@ -56,13 +60,15 @@ TARGETS = (
         "an Adam or SGD with update_step and _distributed_apply_gradients_fn (tf.keras 2.11 to 2.15, tf_keras)"),
     Api("keras3", "keras3.Keras3Adapter", _is_keras3,
         "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)"),
+    Api("torch_optim", "torch_optim.TorchAdapter", _is_torch,
+        "an Adam or SGD with add_param_group and load_state_dict (torch.optim)"),
 )
 
 ARRAYS = Api("arrays", "arrays.ArraysAdapter", None, "numpy itself")
 
 WHAT_WORKS = (
     "What works: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 and newer, tf.keras.optimizers.legacy of TF "
-    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, and numpy"
+    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, torch.optim, and numpy"
 )
 
 
@@ -159,7 +165,7 @@ def _optimizer_classes(module):
 def known_modules():
     """Yields (name, module or None) for each module that may speak an API. Imports the installed ones."""
     names = "tensorflow:train tensorflow:compat.v1.train tensorflow:keras tensorflow:keras.optimizers.legacy keras "
-    names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy numpy"
+    names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy torch:optim numpy"
     for name in names.split():
         package, _, path = name.partition(":")
         try:

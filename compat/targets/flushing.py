@@ -65,6 +65,6 @@ def _catch_up_rows(bound, rows_of_variables):
             if rows is not None:
                 unique = backend.existing_rows(backend.unique(rows), native, bound.record(variable).name)
                 find = lambda unique=unique: unique  # noqa: E731  # a function of one line
-            missed = Missed(bound, variable, find)
+            missed = Missed(bound.host_of(variable), variable, find)
             operations.extend(missed.take_all() if rows is None else missed.take())
     return operations

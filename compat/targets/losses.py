@@ -17,7 +17,8 @@ def scaled(bound, loss):
     if callable(loss):
         return lambda: bound.adapter.scale_loss(loss())
     loss = loss.item() if isinstance(loss, np.generic) else loss
-    return loss * LossScale(bound).native(bound.backend.dtype(loss) if is_tensor(loss) else "float32")
+    dtype = bound.backend.dtype(loss) if is_tensor(loss) else "float32"
+    return loss * LossScale(bound.host_of(None)).native(dtype)
 
 
 def by_hand(bound, loss, variables):

@@ -48,7 +48,7 @@ def _find_ways():
             api = detect.find(module)
         except TargetError:
             continue
-        if api.base in bases:
+        if api.base in bases or api.target.name == "torch_optim":  # whose `bind` takes the parameters: see `torch_ways`
             continue
         bases.add(api.base)
         ways.extend(_ways_of_api(name, api))

@@ -8,7 +8,7 @@ from __future__ import absolute_import, division, print_function
 class Binder(object):
     """The functions that definitions and targets call in folders above, as attributes. `use` sets them."""
 
-    def use(self, native_class, to_native_config, check, numpy_ops, stock_arrays, stock_slots):
+    def use(self, native_class, to_native_config, check, numpy_ops, stock_arrays, stock_slots, stock_groups):
         """Sets all functions.
 
         Args:
@@ -18,6 +18,8 @@ class Binder(object):
             numpy_ops: the ops on NumPy arrays, with which calling a schedule evaluates it.
             stock_arrays: (target, definition, arrays, {variable: shape}) -> the roles of a stock optimizer's arrays.
             stock_slots: (target, definition) -> {slot in files of the stock optimizer: slot of the definition}.
+            stock_groups: (definition class, definition or None) -> what stock of torch has in its parameter groups and
+                states: ({hyper: (key, position in its tuple or None)}, {other key: value}, {scalar: key}).
         """
         self.native_class = native_class
         self.to_native_config = to_native_config
@@ -25,6 +27,7 @@ class Binder(object):
         self.numpy_ops = numpy_ops
         self.stock_arrays = stock_arrays
         self.stock_slots = stock_slots
+        self.stock_groups = stock_groups
 
     def __getattr__(self, name):  # runs only for names that are not set
         raise AttributeError("binder.{} is not set: everstep/__init__ calls binder.use(...) first".format(name))

@@ -4,12 +4,26 @@ from __future__ import absolute_import, division, print_function
 import re
 from collections import OrderedDict
 
-from everstep.errors import ConfigError, DefinitionError, HyperTypeError
+from everstep.errors import ConfigError, DefinitionError, HyperTypeError, VariableError
 from everstep.optimizers.contract.checks import TEXT, check_number, check_pattern
 from everstep.optimizers.contract.declarations import Option
 
 COLLECTION = "collection:"
 _DICTS_HAVE_AN_ORDER = list({str(number): number for number in range(99)}.values()) == list(range(99))
+
+
+class Unnamed(str):
+    """The text that stands for a variable without a name: a parameter of torch that was given without one."""
+
+
+def matches(pattern, variable):
+    """Returns whether a regular expression is found in a variable's name. Raises VariableError if it has none."""
+    if isinstance(variable.name, Unnamed) and pattern:
+        raise VariableError(
+            "{!r} chooses variables by name, but the parameters of this optimizer have none; give "
+            "params=model.named_parameters()".format(pattern)
+        )
+    return re.search(pattern, variable.name) is not None
 
 
 def holds(rule, variable):
@@ -22,7 +36,7 @@ def holds(rule, variable):
         return bool(rule(variable))
     if rule.startswith(COLLECTION):
         return rule[len(COLLECTION) :] in variable.collections
-    return re.search(rule, variable.name) is not None
+    return matches(rule, variable)
 
 
 def check_rule(what, rule):

@@ -132,6 +132,17 @@ class Grokfast(Wrapper):
         dense_ok: bool = ...,
     ) -> None: ...
 
+class L2Penalty(Wrapper):
+    weight_decay: Hyper
+    def __init__(
+        self,
+        inner: Definition,
+        weight_decay: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = ...,
+        dense_ok: bool = ...,
+    ) -> None: ...
+
 class LearningRateMultipliers(Wrapper):
     factors: Option[Any]
     otherwise: Option[float]
@@ -342,6 +353,8 @@ def grokfast(
     factor: HyperValue = 2.0,
 ) -> Grokfast: ...
 
+def l2_penalty(definition: Definition, weight_decay: HyperValue = 0.0) -> L2Penalty: ...
+
 def learning_rate_multipliers(
     definition: Definition,
     factors: Any,
@@ -403,6 +416,7 @@ __all__ = [
     "DecoupledWeightDecay",
     "GradientNoise",
     "Grokfast",
+    "L2Penalty",
     "LearningRateMultipliers",
     "Lookahead",
     "LossScale",
@@ -420,6 +434,7 @@ __all__ = [
     "decoupled_weight_decay",
     "gradient_noise",
     "grokfast",
+    "l2_penalty",
     "learning_rate_multipliers",
     "lookahead",
     "loss_scale",

@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections import OrderedDict
 
+from everstep.compat.stock.of_torch import TORCH
 from everstep.compat.stock.table import STOCK
 from everstep.optimizers.contract.declarations import REQUIRED
 
@@ -39,7 +40,7 @@ def meaning(entry):
                 if value is not REQUIRED and value != declarations[entry.names[theirs]].default]
     parts = [", ".join(options) or "the defaults"]
     parts += ["stock default: " + ", ".join(defaults)] if defaults else []
-    alone = [each.differs for each in STOCK if each.target == entry.target].count(entry.differs) == 1
+    alone = [each.differs for each in STOCK + TORCH if each.target == entry.target].count(entry.differs) == 1
     parts += [part for part in (entry.note, entry.differs if alone else None) if part]
     return "; ".join(parts)
 
@@ -54,7 +55,7 @@ def label(entry):
 def rows_of(definition):
     """Returns [(names of stock optimizers, arguments to pass)]. Optimizers with the same arguments share a row."""
     rows = OrderedDict()
-    for entry in STOCK:
+    for entry in STOCK + TORCH:
         if entry.definition is definition:
             rows.setdefault(meaning(entry), []).append(label(entry))
     return [(", ".join(labels), text) for text, labels in rows.items()]
@@ -63,7 +64,7 @@ def rows_of(definition):
 def renewed(text, definition):
     """Returns a module's text with its stock optimizers' rows taken from the table."""
     match = TABLE.search(text)
-    homes = tuple({entry.home for entry in STOCK if entry.definition is definition})
+    homes = tuple({entry.home for entry in STOCK + TORCH if entry.definition is definition})
     kept, ours = [], True
     for line in match.group(2).splitlines():
         left = line.strip()[2:]
@@ -82,7 +83,7 @@ def renewed(text, definition):
 def stale():
     """Returns {path: new text} of the modules whose rows are stale."""
     stale_texts = {}
-    for definition in {entry.definition for entry in STOCK}:
+    for definition in {entry.definition for entry in STOCK + TORCH}:
         path = os.path.join(OPTIMIZERS, definition.__module__.rpartition(".")[2] + ".py")
         with io.open(path, encoding="ascii") as file:
             text = file.read()

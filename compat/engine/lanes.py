@@ -1,0 +1,108 @@
+"""Steps whose variables have different hypers or counts, as the parameter groups of torch have.
+
+A lane is the variables that share hypers, counters and scalars. It stands in the place of the `Bound` for a `Step` on
+them; only totals over all variables are added up over lanes. See compat/targets/torch_optim.py.
+"""
+from __future__ import absolute_import, division, print_function
+
+from everstep.compat.engine.lowering import Lowerings
+from everstep.compat.engine.step import Step
+from everstep.compat.engine.tracing import asked, measured
+from everstep.compat.engine.variable_view import VariableView
+from everstep.compat.rules.expressions import leaves_of
+from everstep.errors import UnsupportedError
+from everstep.optimizers.contract.verbs import defines
+
+_OF_STEP = ("should_update", "should_accept")
+
+
+class Lane(object):
+    """The host of steps on some variables.
+
+    Args:
+        bound: the `Bound`. What the lane does not have is the bound's.
+        counters, scalars: {name: native variable}.
+
+    Attributes:
+        hypers: {name: value} of the running step, which the caller sets.
+    """
+
+    def __init__(self, bound, counters, scalars):
+        self.bound, self.counters, self.scalars, self.hypers = bound, counters, scalars, {}  # type: ignore[var-annotated]
+        self.adapter = _OfLane(bound.adapter, self)
+        self.lowerings = Lowerings(self, bound.arguments.get("lowering"))
+        self.lowerings.share(bound.lowerings)
+
+    def __getattr__(self, name):
+        return getattr(self.bound, name)
+
+    def read_counter(self, name):
+        return self.bound.backend.read(self.counters[name])
+
+
+class _OfLane(object):
+    """The adapter that the engine asks: the bound's, but for what belongs to the lane."""
+
+    def __init__(self, adapter, lane):
+        self._adapter, self._lane = adapter, lane
+
+    def __getattr__(self, name):
+        return getattr(self._adapter, name)
+
+    def present(self, name):
+        # Not the number, which would be a constant of the traced rule: a schedule sets another one at each step.
+        return lambda: self._lane.hypers[name]
+
+    def counter(self, name):
+        return self._lane.counters[name]
+
+    def scalar(self, name):
+        return self._lane.scalars[name]
+
+
+def run(steps):
+    """Takes one step in several lanes: all of them measure before any is updated.
+
+    Args:
+        steps: `Step`s, one for each lane.
+
+    Raises:
+        UnsupportedError: lanes differ in a hyper that decides for all variables.
+    """
+    if len(steps) > 1:
+        _check_alike(steps)
+    decided = [step.start() for step in steps]
+    totals = {}  # type: dict
+    for step in steps:
+        for name, native in step.known.items():
+            totals[name] = totals[name] + native if name in totals else native
+    for step, should_update in zip(steps, decided):
+        if len(steps) > 1:
+            step.learn(totals)
+        step.decide(should_update)
+    for step in steps:
+        step.end(step.update_all())
+
+
+def step_of(lane, pairs):
+    return Step(lane, pairs)
+
+
+def _check_alike(steps):
+    """Raises UnsupportedError if a hyper that differs decides whether a step updates, or is in a total."""
+    lanes, definition = [step.host for step in steps], steps[0].definition
+    first = lanes[0].hypers
+    differing = {name for name in first if any(lane.hypers[name] != first[name] for lane in lanes)}
+    if not differing:
+        return
+    read = [asked(steps[0].scope("float32"), definition, verb) for verb in _OF_STEP if defines(definition, verb)]
+    for step in steps if defines(definition, "measure") else ():
+        for grad, variable in step.pairs:
+            sums = measured(VariableView.of_gradient(step, variable, grad).for_measure())
+            read += [value for is_total, value in sums.values() if is_total]
+    names = {leaf.leaf[1] for value in read for leaf in leaves_of(value) if leaf.leaf[0] == "hyper"}
+    if names & differing:
+        raise UnsupportedError(
+            "{} uses {} for all variables together, but parameter groups have different values of it; give them the "
+            "same".format(definition._short(), ", ".join(sorted(names & differing)))
+        )

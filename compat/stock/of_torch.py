@@ -1,0 +1,191 @@
+"""The stock optimizers of torch.optim: their rows of the stock table, what is in their groups, and `from_native`.
+
+`lr` and `eps` are torch's names; its tuple `betas` counts as the arguments beta_1 and beta_2.
+"""
+from __future__ import absolute_import, division, print_function
+
+import sys
+from collections import OrderedDict
+
+from everstep.compat.stock.entry import Stock
+from everstep.errors import UnsupportedError
+from everstep.optimizers.adadelta import Adadelta
+from everstep.optimizers.adagrad import Adagrad
+from everstep.optimizers.adam import Adam
+from everstep.optimizers.adamax import Adamax
+from everstep.optimizers.adamw import AdamW
+from everstep.optimizers.contract import Decoupled, walk
+from everstep.optimizers.contract.trees import tree
+from everstep.optimizers.nadam import Nadam
+from everstep.optimizers.radam import RAdam
+from everstep.optimizers.rmsprop import RMSprop
+from everstep.optimizers.sgd import SGD
+from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
+from everstep.optimizers.wrappers.l2_penalty import l2_penalty
+from everstep.optimizers.wrappers.rate_decay import rate_decay
+
+_RENAMED = {"lr": "learning_rate", "eps": "epsilon"}
+_BETAS = OrderedDict([("lr", 0.001), ("beta_1", 0.9), ("beta_2", 0.999), ("eps", 1e-8)])
+_MOMENTS = "m=exp_avg v=exp_avg_sq"
+_FLAG = "decoupled_weight_decay"  # in the groups of Adam, NAdam and RAdam
+
+REFUSED = {
+    "ASGD": "no definition averages as it does; everstep.moving_average(SGD()) averages with a constant decay",
+    "Adafactor": "it takes the smaller of lr and 1 / sqrt(step), clamps its estimate and decays by beta2_decay; "
+                 "everstep.optimizers.Adafactor follows Keras and Google's T5",
+    "LBFGS": "it searches along a line with several losses a step, and keeps a history of all parameters together",
+    "Muon": "it computes its Newton-Schulz steps in bfloat16; everstep.optimizers.Muon has float32",
+    "Rprop": "no definition has its step sizes for each element, which follow the signs of gradients",
+}
+
+
+def _entry(definition, native, slots, arguments, **fields):
+    renamed = dict(_RENAMED, **fields.pop("renamed", {}))
+    fields = dict(fields, home="torch.optim", renamed=renamed)
+    return Stock("torch_optim", native, definition, arguments, slots=slots, **fields)
+
+
+def _entries():
+    corrected = {"corrected_root": True}
+    yield _entry(
+        SGD, "SGD", "velocity=momentum_buffer",
+        OrderedDict([("lr", 0.001), ("momentum", 0.0), ("dampening", 0.0), ("nesterov", False)]),
+        fixed={"rate_in_velocity": False}, note="its weight_decay is everstep.l2_penalty; it keeps no count of steps",
+    )
+    yield _entry(Adam, "Adam", _MOMENTS + " v_hat=max_exp_avg_sq", dict(_BETAS, amsgrad=False), fixed=corrected,
+                 note="its weight_decay is everstep.l2_penalty")
+    yield _entry(AdamW, "AdamW", _MOMENTS + " v_hat=max_exp_avg_sq", dict(_BETAS, amsgrad=False, weight_decay=0.01),
+                 fixed=dict(corrected, decay_times_rate=True))
+    yield _entry(Adam, "SparseAdam", _MOMENTS, _BETAS, fixed={"amsgrad": False}, sparse="rows")
+    yield _entry(
+        RMSprop, "RMSprop", "mean_square=square_avg velocity=momentum_buffer mean_grad=grad_avg",
+        dict(lr=0.01, alpha=0.99, eps=1e-8, momentum=0.0, centered=False), renamed={"alpha": "rho"},
+        fixed={"epsilon_in_root": False, "initial_mean_square": 0.0, "rate_in_velocity": False},
+        note="its weight_decay is everstep.l2_penalty",
+    )
+    yield _entry(
+        Adagrad, "Adagrad", "accumulator=sum", dict(lr=0.01, initial_accumulator_value=0.0, eps=1e-10),
+        fixed={"epsilon_in_root": False}, note="its lr_decay is everstep.rate_decay",
+    )
+    yield _entry(Adadelta, "Adadelta", "mean_square=square_avg mean_square_step=acc_delta",
+                 dict(lr=1.0, rho=0.9, eps=1e-6), note="its weight_decay is everstep.l2_penalty")
+    yield _entry(Adamax, "Adamax", "m=exp_avg u=exp_inf", dict(_BETAS, lr=0.002), fixed={"epsilon_in_norm": True},
+                 note="its weight_decay is everstep.l2_penalty")
+    yield _entry(
+        Nadam, "NAdam", _MOMENTS, dict(_BETAS, lr=0.002, momentum_decay=0.004), counters="momentum_product=mu_product",
+        fixed={"momentum_schedule": True}, note="its weight_decay is everstep.l2_penalty",
+    )
+    yield _entry(
+        RAdam, "RAdam", _MOMENTS, _BETAS,
+        fixed={"amsgrad": False, "corrected_root": False, "sma_threshold": 5.0, "weight_decay": 0.0},
+        note="its weight_decay is everstep.l2_penalty",
+    )
+
+
+TORCH = tuple(_entries())
+# What stock has in its groups beside hypers of the definition, when it is off.
+_OFF = dict(  # type: dict[str, dict]
+    SGD=dict(weight_decay=0), Adam=dict(weight_decay=0, decoupled_weight_decay=False),
+    AdamW=dict(decoupled_weight_decay=True), RMSprop=dict(weight_decay=0), Adagrad=dict(weight_decay=0, lr_decay=0),
+    Adadelta=dict(weight_decay=0), Adamax=dict(weight_decay=0),
+    NAdam=dict(weight_decay=0, decoupled_weight_decay=False), RAdam=dict(weight_decay=0, decoupled_weight_decay=False),
+)
+
+
+def split(names):
+    """Returns arguments of a constructor, a list or {name: default}, with torch's tuple `betas` in two."""
+    if isinstance(names, list):
+        return [each for name in names for each in (["beta_1", "beta_2"] if name == "betas" else [name])]
+    first, second = names["betas"]
+    return dict({name: value for name, value in names.items() if name != "betas"}, beta_1=first, beta_2=second)
+
+
+def joined(config):
+    """Returns the arguments of a stock optimizer of torch, as it takes them."""
+    config = dict(config)
+    if "beta_1" in config:
+        config["betas"] = config.pop("beta_1"), config.pop("beta_2")
+    return config
+
+
+def bound_as(optimizer):
+    """Returns a bound optimizer with the parameters and the state of a stock one of torch.
+
+    Raises:
+        UnsupportedError: no definition computes what it does, or its groups differ.
+    """
+    groups = []
+    for group in optimizer.param_groups:
+        names, params = group.get("param_names"), group["params"]
+        groups.append({"params": list(zip(names, params)) if names else params})
+    flags = {"maximize": True} if optimizer.param_groups[0].get("maximize") else {}
+    twin = from_torch(optimizer).bind(sys.modules["torch.optim"], params=groups, **flags)
+    twin.load_state_dict(optimizer.state_dict())
+    return twin
+
+
+def entry_of(definition_class):
+    """Returns the first entry of a definition class; None if torch has no such optimizer."""
+    return next((entry for entry in TORCH if entry.definition is definition_class), None)
+
+
+def groups_of_stock(definition_class, definition):
+    """Returns what stock of torch has in its groups and states beside what all have.
+
+    Returns:
+        ({hyper: (key, None)}, {other key: value}, {scalar: key of a state}).
+    """
+    entry = entry_of(definition_class)
+    if entry is None:
+        return {}, {}, {}
+    names = {ours: (theirs, None) for theirs, ours in entry.names.items() if not theirs.startswith("beta_")}
+    if entry.native == "Adagrad":
+        names["rate_decay/rate"] = "lr_decay", None
+    settings = {}  # type: dict
+    if definition is not None:
+        rule = definition.base
+        settings.update(_OFF[entry.native])
+        settings.update((theirs, getattr(rule, ours)) for theirs, ours in entry.names.items()
+                        if rule.declarations[ours].kind == "option")
+        decoupled = [node.definition for node in walk(tree(definition))
+                     if isinstance(node.definition, (DecoupledWeightDecay, Decoupled))]
+        if _FLAG in settings:
+            settings[_FLAG] = bool(decoupled) or entry.native == "RAdam" and rule.weight_decay != 0
+    return names, settings, {counter.name: counter.native for counter in entry.head}
+
+
+def from_torch(optimizer):
+    """Returns the definition that computes what a stock optimizer of torch does.
+
+    Raises:
+        UnsupportedError: no definition does, or its groups differ.
+    """
+    name = type(optimizer).__name__
+    entry = next((entry for entry in TORCH if entry.native == name), None)
+    if entry is None or type(optimizer).__module__.split(".")[:2] != ["torch", "optim"]:
+        raise UnsupportedError("torch.optim.{} is not one of those that definitions follow: {}".format(
+            name, REFUSED.get(name, "everstep knows " + ", ".join(each.native for each in TORCH))))
+    first = optimizer.param_groups[0]
+    for group in optimizer.param_groups[1:]:
+        for key in set(first).difference(["params", "param_names"]):
+            if group.get(key) is not first[key] and group.get(key) != first[key]:
+                raise UnsupportedError(
+                    "its parameter groups differ in {}, and a definition has one; take from_native of an optimizer "
+                    "with one group, and give the groups to bind(torch.optim, params=groups)".format(key))
+    if first.get("differentiable"):
+        raise UnsupportedError("differentiable: no step is recorded for backpropagation")
+    given = dict(first)
+    given["beta_1"], given["beta_2"] = first.get("betas", (None, None))
+    rule = entry.make({theirs: given[theirs] for theirs in entry.names})
+    decay = first.get("weight_decay", 0)
+    if "weight_decay" not in entry.names and _is_on(decay):
+        if first.get(_FLAG):
+            own = entry.native == "RAdam"
+            rule = rule.replace(weight_decay=decay) if own else decoupled_weight_decay(rule, decay)
+        else:
+            rule = l2_penalty(rule, decay)
+    return rate_decay(rule, first["lr_decay"]) if first.get("lr_decay") else rule
+
+
+def _is_on(decay):
+    return hasattr(decay, "shape") or bool(decay)

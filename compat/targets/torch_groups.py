@@ -1,0 +1,207 @@
+"""Parameter groups of torch: a definition's hypers and options in them, under torch's names."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+
+from everstep.compat.targets import hypers
+from everstep.errors import DefinitionError, HyperValueError, StateError
+from everstep.optimizers.contract import Schedule, flat, is_tensor
+from everstep.optimizers.contract.binder import binder
+
+# {name here: (key of a group, position in its tuple or None)}, the same for all stock classes
+SPELLED = {
+    "learning_rate": ("lr", None), "epsilon": ("eps", None), "beta_1": ("betas", 0), "beta_2": ("betas", 1),
+    "beta_3": ("betas", 2),
+}
+_FLAGS = ("maximize", "foreach", "fused", "capturable")
+
+
+def _spelling(target_names, names):
+    """Returns {flat hyper: (key, position or None)}."""
+    bare = [name.rpartition("/")[2] for name in names]
+    if "weight_decay" in names and bare.count("weight_decay") > 1:  # a wrapper's is what stock of torch calls so
+        bare[names.index("weight_decay")] = "own_weight_decay"
+    betas = {"beta_1", "beta_2"} <= set(bare)
+    spelled = {}
+    for name, last in zip(names, bare):
+        key = target_names.get(name) or target_names.get(last) or SPELLED.get(last, (last, None))
+        if bare.count(last) > 1 and "/" in name or key[0] == "betas" and not betas:
+            key = hypers.attribute(name), None
+        spelled[name] = key
+    return spelled
+
+
+def torch_arguments(definition_class, args, kwargs):
+    """Returns the arguments of a definition, of those of a native class, which are spelled as torch's.
+
+    The parameters come first, as in stock. `kwargs` is changed in place.
+    """
+    if "definition" in kwargs:
+        return args
+    if args and not isinstance(args[0], (int, float)):
+        if "params" in kwargs:
+            raise DefinitionError("params is given twice")
+        kwargs["params"], args = args[0], args[1:]
+    own = definition_class.argument_names()
+    renamed = {entry[0]: name for name, entry in binder.stock_groups(definition_class, None)[0].items()}
+    for name, (key, place) in SPELLED.items():
+        if place is None and key in kwargs and name in own and key not in own:
+            kwargs[name] = kwargs.pop(key)
+    for key, name in renamed.items():
+        if key in kwargs and key not in own:
+            kwargs[name] = kwargs.pop(key)
+    if "betas" in kwargs and "betas" not in own and "beta_1" in own:
+        for number, value in enumerate(kwargs.pop("betas"), 1):
+            kwargs["beta_{}".format(number)] = value
+    return args
+
+
+class Groups(object):
+    """The groups of one optimizer.
+
+    Args:
+        bound: the `Bound`.
+        flags: {name: value} of stock's flags.
+
+    Attributes:
+        keys: {flat hyper: (key of a group, position in its tuple or None)}.
+    """
+
+    def __init__(self, bound, flags):
+        self.bound, self.flags = bound, flags
+        definition = bound.definition
+        declared = flat(definition, "hyper")
+        names, settings, _ = binder.stock_groups(type(definition.base), definition)
+        self.keys = _spelling(names, list(declared))
+        taken = {key for key, _ in self.keys.values()}
+        # What stock has in its groups beside the hypers. It is part of the definition, and cannot be set.
+        self.fixed = {key: value for key, value in settings.items() if key not in taken and key not in _FLAGS}
+        self._checked = {}  # {flat hyper: value that was checked last}
+        self._shown = {}  # {(id of a group, flat hyper): number that a schedule gave last}
+
+    def defaults(self):
+        defaults = dict(self.fixed, **self.flags)
+        defaults["differentiable"] = False
+        tuples = {}  # type: dict
+        for name, (key, place) in self.keys.items():
+            value = self._first(name)
+            if place is None:
+                defaults[key] = value
+            else:
+                tuples.setdefault(key, {})[place] = value
+        for key, values in tuples.items():
+            defaults[key] = tuple(values[place] for place in sorted(values))
+        return defaults
+
+    def _first(self, name):
+        given = self.bound.given(name)
+        if isinstance(given, Schedule):
+            return float(given(0))
+        return given() if hypers.is_function(given) else given
+
+    def unpacked(self, params):
+        """Returns parameters as torch takes them, with groups in torch's spelling."""
+        if hasattr(params, "shape"):
+            return params  # torch raises an error that says what is wrong
+        params = list(params)
+        for each in params:
+            self._check_real([each])
+        return [self.added(each) if isinstance(each, dict) else each for each in params]
+
+    def _check_real(self, params):
+        for param in params:
+            tensor = param[1] if isinstance(param, tuple) else param
+            if hasattr(tensor, "is_complex") and tensor.is_complex():
+                raise hypers.refusal(self.bound, "complex variables", got="a parameter", dtype=tensor.dtype)
+
+    def added(self, group):
+        """Returns a group that a user gives. Raises DefinitionError if it spells a hyper as everstep does."""
+        for name, (key, place) in self.keys.items():
+            wrong = hypers.attribute(name)
+            if wrong in group and wrong != key and wrong not in self.fixed:
+                raise DefinitionError("a parameter group calls {} {!r}, as torch does; got {!r}".format(
+                    wrong, key if place is None else "{}[{}]".format(key, place), wrong))
+        params = group.get("params", ())
+        self._check_real(params if isinstance(params, (list, tuple)) else [params])
+        return group
+
+    def value(self, group, name, lane):
+        """Returns the value of a hyper in a group that a step uses: a number as float32 holds it, or a tensor."""
+        value = self._raw(group, name)
+        given = self.bound.given(name)
+        if isinstance(given, Schedule) or hypers.is_function(given):
+            return self._decided(group, name, value, given, lane)
+        if is_tensor(value) and not isinstance(value, (np.ndarray, np.generic)):
+            return value
+        if self._checked.get(name) != value:
+            if isinstance(given, float):
+                hypers.check(self.bound, name, value)
+            self._checked[name] = value
+        return float(np.float32(value))
+
+    def read(self, group, name):
+        """Returns a hyper's value in a group, or the schedule or function that decides it."""
+        given = self.bound.given(name)
+        decided = isinstance(given, Schedule) or hypers.is_function(given)
+        return given if decided else self._raw(group, name)
+
+    def _raw(self, group, name):
+        key, place = self.keys[name]
+        return group[key] if place is None else group[key][place]
+
+    def _decided(self, group, name, value, given, lane):
+        """Returns the value of a schedule or function, and shows it in the group."""
+        shown = self._shown.get((id(group), name), self._first(name))
+        if value != shown:
+            raise HyperValueError(
+                "{}.{} was given as {!r}, which decides its value at every step, but the group has {!r} now; it had "
+                "{!r}. Bind a definition with a number to set it".format(self.bound.owner, name, given, value, shown))
+        new = float(given(int(lane.counters["updates"]))) if isinstance(given, Schedule) else hypers.called(
+            self.bound, name, given)
+        self._put(group, name, new)
+        self._shown[id(group), name] = new
+        return float(np.float32(new)) if isinstance(new, float) else new
+
+    def _put(self, group, name, value):
+        key, place = self.keys[name]
+        if place is None:
+            group[key] = value
+        else:
+            group[key] = tuple(value if at == place else old for at, old in enumerate(group[key]))
+
+    def set(self, groups, name, value):
+        for group in groups:
+            self._put(group, name, value)
+
+    def key(self, group, updates):
+        """Returns what is equal for groups with the same hypers."""
+        values = [self._raw(group, name) for name in self.keys]
+        return tuple(id(value) if is_tensor(value) and not isinstance(value, np.generic) else value
+                     for value in values) + (bool(group["maximize"]),)
+
+    def check(self, group):
+        """Raises StateError if a group's options are not those of the definition."""
+        for key, value in self.fixed.items():
+            if group.get(key, value) != value:
+                raise StateError(
+                    "{} was bound with {}={!r}, which is fixed, and its parameter group has {!r} now; bind "
+                    "another definition".format(self.bound.owner, key, value, group[key]))
+        if group.get("differentiable"):
+            raise hypers.refusal(self.bound, "differentiable")
+
+    def completed(self, group):
+        """Adds what a loaded group of another torch lacks."""
+        for key, value in self.native_defaults().items():
+            group.setdefault(key, value)
+
+    def native_defaults(self):
+        return vars(self.bound.native).get("defaults", {})
+
+    def why_different(self, groups):
+        """Returns why a State would not have all hypers; None if the groups have the same."""
+        for name in self.keys:
+            values = [self._raw(group, name) for group in groups]
+            if any(value is not values[0] and value != values[0] for value in values):
+                return "its parameter groups have different values of {} ({}), and a state holds one".format(
+                    self.keys[name][0], ", ".join(map(str, values)))
+        return None

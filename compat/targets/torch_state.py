@@ -1,0 +1,253 @@
+"""`state[param]` of torch: slots, counters and scalars of a definition, under the names of the stock optimizer."""
+from __future__ import absolute_import, division, print_function
+
+import warnings
+
+import numpy as np
+
+from everstep.compat.backends.on_numpy import numpy_ops
+from everstep.compat.engine.step import counters
+from everstep.errors import StateError, StateWarning
+from everstep.optimizers.contract import VARIABLE, Names, scalar_starts
+from everstep.optimizers.contract.binder import binder
+from everstep.optimizers.contract.trees import flatten, tree
+
+_EXACT = 2**24  # the first count that float32, stock's dtype for it, cannot step beyond
+STEP = "step"
+
+
+class Repeated(object):
+    """A counter or scalar, which is stored beside each parameter."""
+
+    repeats = True
+
+    def __init__(self, state, name, dtype, start):
+        self.state, self.name, self.dtype, self.start = state, name, dtype, start
+        self.shape = ()
+
+    def value(self):
+        """Returns it as a tensor: that of the parameters, which all have the same."""
+        trained = self.state.adapter.trained()
+        torch = self.state.torch
+        number = self.state.number(trained[0], self.name) if trained else self.start
+        return torch.tensor(number, dtype=self.dtype)
+
+    def put(self, number):
+        for param in self.state.adapter.trained():
+            self.state.put(param, self.name, number)
+
+    def __int__(self):
+        return int(self.value())
+
+    def __repr__(self):
+        return repr(self.value().item())
+
+
+class ParamState(object):
+    """The state of one optimizer's parameters. `adapter`: the one of torch_optim."""
+
+    def __init__(self, adapter):
+        self.adapter, self.bound, self.torch = adapter, adapter.bound, adapter.backend.torch
+        definition = self.bound.definition
+        self._names = {ours: theirs for theirs, ours in binder.stock_slots("torch_optim", definition).items()}
+        self._names.update(binder.stock_groups(type(definition.base), None)[2])
+        self._counters, self._scalars = counters(definition), scalar_starts(definition)
+        self.starts = dict(dict.fromkeys(self._counters, 0), **self._scalars)
+        self.repeated = {
+            name: Repeated(self, name, self.torch.int64 if name in self._counters else self.torch.float32, start)
+            for name, start in self.starts.items()}
+        self._slots = {}  # {id of a parameter: (the parameter, its slots)} when plans were made
+        self._known = {}  # {id of a tensor: (the tensor, its version, its number)}
+
+    def name(self, name):
+        """Returns the key of a slot, counter or scalar."""
+        return STEP if name == "updates" else self._names.get(name, name)
+
+    def of(self, param):
+        """Returns the state of a parameter, a dictionary; an empty one if it has none yet."""
+        state = self.adapter.native.state
+        return state[param] if param in state else {}
+
+    def make(self, param):
+        """Creates what a parameter's state lacks."""
+        torch, state = self.torch, self.adapter.native.state[param]
+        for name in self.bound.slot_names(param):
+            if state.get(self.name(name)) is not None:
+                continue
+            initial, shape, dtype = self.bound.slot_declaration(param, name)
+            state[self.name(name)] = self._new(param, initial, shape, getattr(torch, dtype))
+        for name, start in self.starts.items():
+            if self.name(name) not in state:
+                state[self.name(name)] = self._number_tensor(param, name, start)
+
+    def _new(self, param, initial, shape, dtype):
+        torch = self.torch
+        if initial is VARIABLE:
+            return param.detach().to(dtype).clone()
+        if not isinstance(initial, (int, float)):
+            array = np.asarray(initial, np.float64)
+            return torch.as_tensor(np.broadcast_to(array, shape).copy(), dtype=dtype, device=param.device)
+        if tuple(shape) == tuple(param.shape):
+            return torch.full_like(param, initial, dtype=dtype, requires_grad=False)
+        return torch.full(tuple(shape), initial, dtype=dtype, device=param.device)
+
+    def _number_tensor(self, param, name, number):
+        torch = self.torch
+        if name in self._counters and name != "updates":
+            return torch.tensor(number, dtype=torch.int64)
+        group = self._group(param)
+        on_device = bool(group.get("capturable") or group.get("fused"))
+        wide = number > _EXACT if name == "updates" else False
+        return torch.tensor(float(number), dtype=torch.float64 if wide else torch.float32,
+                            device=param.device if on_device else "cpu")
+
+    def _group(self, param):
+        return next(g for g in self.adapter.native.param_groups if any(param is each for each in g["params"]))
+
+    # Numbers.
+
+    def number(self, param, name):
+        """Returns a counter's or scalar's number for a parameter."""
+        value = self.of(param).get(self.name(name))
+        if value is None:
+            return self.starts[name]
+        if not isinstance(value, self.torch.Tensor):
+            return int(value) if name in self._counters else float(value)
+        known = self._known.get(id(value))
+        if known is None or known[0] is not value or known[1] != value._version:
+            number = value.item()
+            known = self._known[id(value)] = value, value._version, int(number) if name in self._counters else number
+        return known[2]
+
+    def put(self, param, name, number):
+        state, key = self.of(param), self.name(name)
+        tensor = state.get(key)
+        small = isinstance(tensor, self.torch.Tensor) and tensor.dtype is self.torch.float32
+        if not isinstance(tensor, self.torch.Tensor) or name == "updates" and small and number >= _EXACT:
+            state[key] = tensor = self._number_tensor(param, name, number)
+        else:
+            tensor.fill_(number)
+        self._known[id(tensor)] = tensor, tensor._version, number
+
+    def counts(self, param):
+        """Returns the numbers of all counters and scalars of a parameter, a tuple."""
+        return tuple([self.number(param, name) for name in self.starts])
+
+    def lane_variables(self):
+        """Returns ({name: tensor} of counters, the same of scalars) for a new lane."""
+        torch = self.torch
+        return ({name: torch.zeros((), dtype=torch.int64) for name in self._counters},
+                {name: torch.zeros((), dtype=torch.float32) for name in self._scalars})
+
+    def fill(self, lane, counts):
+        """Gives a lane the numbers of `counts`."""
+        with self.torch.no_grad():
+            for name, number in zip(self.starts, counts):
+                (lane.counters if name in lane.counters else lane.scalars)[name].fill_(number)
+
+    def store(self, lane, variables):
+        """Stores the numbers of a lane beside each of its variables."""
+        for name in self.starts:
+            number = (lane.counters if name in lane.counters else lane.scalars)[name].item()
+            for variable in variables:
+                if self.number(variable, name) != number:
+                    self.put(variable, name, number)
+
+    def why_unequal(self):
+        """Returns why no State holds the counts, or None."""
+        trained = self.adapter.trained()
+        for name in self.starts:
+            numbers = {self.number(param, name): param for param in trained}
+            if len(numbers) > 1:
+                names = ["{} at {}".format(self.adapter.variable_name(numbers[each]), each) for each in sorted(numbers)]
+                return "its parameters have different counts, and a state holds one: {}".format(", ".join(names))
+        return None
+
+    # Loading.
+
+    def is_replaced(self, variables):
+        """Returns whether slots are other tensors than at the last step."""
+        replaced = False
+        for variable in variables:
+            known = self._slots.get(id(variable))
+            state = self.of(variable)
+            slots = {key: state.get(key) for key in map(self.name, self.bound.slot_names(variable))}
+            if known is None or known[0] is not variable:
+                self._slots[id(variable)] = variable, slots
+            elif any(slots[key] is not known[1].get(key) for key in slots):
+                replaced, self._slots[id(variable)] = True, (variable, slots)
+        return replaced
+
+    def check(self, state_dict):
+        """Raises StateError if a state_dict does not fit the definition."""
+        groups, ours = state_dict["param_groups"], self.adapter.native.param_groups
+        for group in groups:
+            self.adapter.groups.check(group)
+        if [len(each["params"]) for each in groups] != [len(each["params"]) for each in ours]:
+            return  # torch raises
+        for param, saved in self._pairs(state_dict):
+            lacks = [key for key in map(self.name, self.bound.slot_names(param)) if key not in saved]
+            if lacks:
+                raise StateError("the state_dict has no {} of {}, which {} needs; it has {}".format(
+                    " and ".join(lacks), self.adapter.variable_name(param), self.bound.definition._short(),
+                    ", ".join(sorted(map(str, saved))) or "nothing"))
+
+    def _pairs(self, state_dict):
+        """Yields (parameter, its state in a state_dict) of those that have one."""
+        for saved, group in zip(state_dict["param_groups"], self.adapter.native.param_groups):
+            for number, param in zip(saved["params"], group["params"]):
+                if state_dict["state"].get(number):
+                    yield param, state_dict["state"][number]
+
+    def take_exact(self, state_dict):
+        """Takes slots of another dtype than their parameter's from a state_dict: torch's loader has rounded them."""
+        torch, uncounted, replayed = self.torch, False, {}  # type: ignore[var-annotated]
+        for param, saved in self._pairs(state_dict):
+            state = self.adapter.native.state[param]
+            for name in self.bound.slot_names(param):
+                dtype, value = getattr(torch, self.bound.slot_declaration(param, name)[2]), saved[self.name(name)]
+                if isinstance(value, torch.Tensor) and dtype is not param.dtype:
+                    state[self.name(name)] = value.detach().to(device=param.device, dtype=dtype, copy=True)
+            for name in self.starts:
+                value = saved.get(self.name(name), self.starts[name])
+                if name == "updates" and STEP not in saved and self._has_slots(param, saved):
+                    value, uncounted = 1, True
+                value = value.item() if isinstance(value, torch.Tensor) else value
+                if name in self._scalars and self.name(name) not in saved:
+                    count = int(saved.get(STEP, 0))
+                    replayed[count] = replayed.get(count) or self._after(count)
+                    value = replayed[count][name]
+                state[self.name(name)] = self._number_tensor(param, name, value)
+        self.settle()
+        if uncounted:
+            warnings.warn(StateWarning(
+                "the state_dict has no count of steps, as that of stock SGD, so {} counts from 1".format(
+                    self.bound.owner)), stacklevel=4)
+
+    def _after(self, count):
+        """Returns the scalars after some updates, which stock of torch computes anew at each step (RAdam)."""
+        definition, scalars = self.bound.definition, dict(self._scalars)
+        node = tree(definition)
+        hyper = {name: self.adapter.groups.value(self.adapter.native.param_groups[0], name, self.adapter.lane_of(None))
+                 for name in self.bound.hyper_declarations()}
+        for t in range(1, count + 1):
+            known = dict(hyper, updates=t - 1, **scalars)
+            new = flatten(definition, "scalar", definition.advance(
+                numpy_ops, Names(node, scalars), Names(node, known, ("updates",)), float(t)), "advance")
+            new = {name: float(value) for name, value in new.items()}
+            if new == scalars:
+                break
+            scalars = new
+        return scalars
+
+    def _has_slots(self, param, saved):
+        return any(saved.get(self.name(name)) is not None for name in self.bound.slot_names(param))
+
+    def settle(self):
+        """Completes groups and state after a loader or a copy has replaced them."""
+        for group in self.adapter.native.param_groups:
+            self.adapter.groups.completed(group)
+        self.adapter.names.clear()
+        self.adapter.forget()
+        self._known.clear()
+        self._slots.clear()

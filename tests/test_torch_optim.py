@@ -1,0 +1,628 @@
+"""The torch_optim target: optimizers bound to torch.optim beside stock ones; state_dicts, groups and schedulers."""
+from __future__ import absolute_import, division, print_function
+
+import copy
+import io
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import everstep
+from everstep.compat.ways.torch_world import torch_ways
+from everstep.errors import (
+    DefinitionError,
+    GradientError,
+    HyperValueError,
+    StateError,
+    StateWarning,
+    UnsupportedError,
+    VariableError,
+)
+from everstep.optimizers import LAMB, SGD, Adam, AdamW, Adan
+
+if torch_ways():
+    import torch
+    from torch.optim import lr_scheduler
+
+    optim = torch.optim
+else:
+    torch = optim = lr_scheduler = None
+
+pytestmark = pytest.mark.skipif(torch is None, reason="torch is not in this environment")
+
+STEPS = 100
+# Stock computes with hypers in float64. A definition computes on all APIs with what float32 holds of them: 1 - 0.999 of
+# float32 is larger by 1.3e-5.
+LIKE_STOCK = 2e-5
+SHAPES = [(7, 5), (7,), (2, 3, 4), ()]
+BETAS = dict(betas=(0.8, 0.99))
+# (class, arguments): what from_native takes.
+STOCK = [
+    ("SGD", {}), ("SGD", dict(momentum=0.9)), ("SGD", dict(momentum=0.9, nesterov=True)),
+    ("SGD", dict(momentum=0.9, dampening=0.3)), ("SGD", dict(momentum=0.9, weight_decay=0.1, maximize=True)),
+    ("Adam", {}), ("Adam", dict(amsgrad=True, **BETAS)), ("Adam", dict(weight_decay=0.1, eps=1e-3)),
+    ("Adam", dict(weight_decay=0.1, decoupled_weight_decay=True, maximize=True)), ("AdamW", {}),
+    ("AdamW", dict(amsgrad=True, weight_decay=0.1)), ("RMSprop", {}), ("RMSprop", dict(momentum=0.9)),
+    ("RMSprop", dict(centered=True, momentum=0.5, weight_decay=0.1, alpha=0.9)), ("Adagrad", {}),
+    ("Adagrad", dict(lr_decay=0.1, initial_accumulator_value=0.1, weight_decay=0.01)), ("Adadelta", dict(lr=1.0)),
+    ("Adadelta", dict(lr=1.0, rho=0.8, weight_decay=0.01)), ("Adamax", dict(eps=0.01)),
+    ("Adamax", dict(weight_decay=0.01, **BETAS)), ("NAdam", {}),
+    ("NAdam", dict(weight_decay=0.01, decoupled_weight_decay=True, momentum_decay=0.1)), ("RAdam", {}),
+    ("RAdam", dict(weight_decay=0.01)), ("RAdam", dict(weight_decay=0.01, decoupled_weight_decay=True)),
+]
+
+
+def ids(case):
+    return "-".join([case[0]] + ["{}={}".format(*item) for item in sorted(case[1].items())]).replace(" ", "")
+
+
+def parameters(dtype="float32", seed=0):
+    random = np.random.RandomState(seed)
+    arrays = [np.asarray(random.uniform(0.2, 0.8, shape)) for shape in SHAPES]
+    return [torch.nn.Parameter(torch.tensor(array).to(getattr(torch, dtype))) for array in arrays]
+
+
+def gradients(params, step):
+    random = np.random.RandomState(100 + step)
+    return [torch.tensor(np.asarray(random.normal(0.5, 1.0, tuple(p.shape)))).to(p.dtype) for p in params]
+
+
+def train(optimizer, params, steps=STEPS, first=0):
+    for step in range(first, first + steps):
+        for param, grad in zip(params, gradients(params, step)):
+            param.grad = grad
+        optimizer.step()
+
+
+def apart(actual, expected):
+    """Returns the largest difference of two lists of tensors, each divided by the largest number in it."""
+    pairs = [(a.detach().double(), b.detach().double()) for a, b in zip(actual, expected)]
+    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1e-30)) for a, b in pairs)
+
+
+def stock(case, params):
+    name, arguments = case
+    return getattr(optim, name)(params, **dict(dict(lr=0.05), **arguments))
+
+
+def ours(case, params):
+    flags = {"maximize": True} if case[1].get("maximize") else {}
+    return everstep.from_native(stock(case, parameters())).bind(optim, params=params, **flags)
+
+
+def tensors_of(optimizer, param):
+    return {key: value for key, value in optimizer.state[param].items() if torch.is_tensor(value)}
+
+
+# Beside stock.
+
+
+@pytest.mark.parametrize("case", STOCK, ids=ids)
+def test_computes_what_stock_does(case):
+    theirs, own, start = parameters(), parameters(), parameters()
+    expected, actual = stock(case, theirs), ours(case, own)
+    train(expected, theirs)
+    train(actual, own)
+    assert apart(own, theirs) < LIKE_STOCK and apart(start, theirs) > 0.15
+    for param, other in zip(own, theirs):
+        states = tensors_of(actual, param), tensors_of(expected, other)
+        for key, value in states[1].items():
+            assert apart([states[0][key]], [value]) < LIKE_STOCK, key
+            assert states[0][key].dtype is value.dtype, key
+    assert isinstance(actual, optim.Optimizer) and type(actual).__module__ == "everstep.native.torch.torch_optim"
+
+
+@pytest.mark.parametrize("case", STOCK, ids=ids)
+def test_state_dicts_of_stock_load_and_back(case):
+    """Each goes on with what the other has learned."""
+    theirs, own = parameters(), parameters()
+    expected, actual = stock(case, theirs), ours(case, own)
+    train(expected, theirs, 10)
+    train(actual, own, 10)
+    into_ours, into_stock = ours(case, own), stock(case, theirs)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        into_ours.load_state_dict(expected.state_dict())
+    keeps_no_count = case[0] == "SGD" and "momentum" in case[1]
+    assert [each.category for each in told] == ([StateWarning] if keeps_no_count else [])
+    into_stock.load_state_dict(actual.state_dict())
+    train(into_ours, own, 10, first=10)
+    train(into_stock, theirs, 10, first=10)
+    assert apart(own, theirs) < LIKE_STOCK
+    same = {key: value for key, value in expected.param_groups[0].items() if key != "params"}
+    assert {key: actual.param_groups[0][key] for key in same} == same
+
+
+def sparse_gradient(param, step):
+    random = np.random.RandomState(step)
+    rows = random.randint(0, len(param), 4)  # equal ones add up
+    values = torch.tensor(random.normal(0.5, 1.0, (4, param.shape[1])).astype("float32"))
+    return torch.sparse_coo_tensor(torch.tensor(rows)[None], values, param.shape, check_invariants=True)
+
+
+# Of stock Adagrad's own sparse tensors.
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
+@pytest.mark.parametrize("case", [("SparseAdam", {}), ("SGD", {}), ("Adagrad", {})], ids=ids)
+def test_sparse_gradients_as_in_stock(case):
+    theirs, own = [[torch.nn.Parameter(torch.full((9, 3), 0.5))] for _ in range(2)]
+    expected, actual = stock(case, theirs), ours(case, own)
+    for step in range(STEPS):
+        theirs[0].grad, own[0].grad = [sparse_gradient(theirs[0], step) for _ in range(2)]
+        expected.step()
+        actual.step()
+    assert apart(own, theirs) < 1e-5
+    assert [each.gradient for each in actual.everstep_plan()] == ["sparse"]
+
+
+@pytest.mark.parametrize("name", ["LBFGS", "Muon", "Adafactor", "ASGD", "Rprop"])
+def test_what_no_definition_computes_is_refused_with_a_reason(name):
+    optimizer = getattr(optim, name)([torch.nn.Parameter(torch.ones(2, 2))])
+    with pytest.raises(UnsupportedError, match="optim.{} is not one of those that definitions follow: ".format(name)):
+        everstep.from_native(optimizer)
+
+
+def test_every_stock_class_is_taken_or_refused_with_a_reason():
+    from everstep.compat.stock.of_torch import REFUSED, TORCH
+
+    names = {name for name in optim.__all__ if isinstance(getattr(optim, name), type)}
+    assert names - {"Optimizer"} == set(REFUSED) | {entry.native for entry in TORCH}
+
+
+# Construction.
+
+
+def test_bind_needs_parameters_and_says_so():
+    with pytest.raises(DefinitionError, match="needs params="):
+        Adam().bind(optim)
+    with pytest.raises(DefinitionError, match="optimizer got an empty parameter list"):
+        Adam().bind(optim, params=[])
+
+
+def test_the_class_takes_what_the_stock_class_takes():
+    own, theirs = parameters(), parameters()
+    cls = Adam.native_class(optim)
+    actual = cls(own, lr=0.05, betas=(0.8, 0.99), eps=1e-3, corrected_root=True)
+    train(actual, own, 5)
+    train(optim.Adam(theirs, lr=0.05, betas=(0.8, 0.99), eps=1e-3), theirs, 5)
+    assert apart(own, theirs) < 1e-6
+    assert actual.defaults["betas"] == (0.8, 0.99) and actual.learning_rate == 0.05
+
+
+def test_names_of_parameters():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    definition = everstep.decoupled_weight_decay(SGD(0.5), 0.1, exclude="bias")
+    optimizer = definition.bind(optim, params=model.named_parameters())
+    for param in model.parameters():
+        param.grad = torch.zeros_like(param)
+    before = [param.detach().clone() for param in model.parameters()]
+    optimizer.step()
+    moved = [not torch.equal(old, new) for old, new in zip(before, model.parameters())]
+    assert moved == [True, False, True, False]
+    unnamed = definition.bind(optim, params=model.parameters())
+    with pytest.raises(VariableError, match="the parameters of this optimizer have none; give params=model.named"):
+        unnamed.step()
+
+
+def test_flags():
+    params = parameters()
+    optimizer = Adam().bind(optim, params=params, foreach=True, fused=False, capturable=False)
+    assert optimizer.param_groups[0]["foreach"] is True
+    with pytest.raises(DefinitionError, match="differentiable"):
+        Adam().bind(optim, params=params, differentiable=True)
+    optimizer.param_groups[0]["amsgrad"] = True
+    with pytest.raises(StateError, match="was bound with amsgrad=False, which is fixed"):
+        train(optimizer, params, 1)
+
+
+def test_complex_parameters_are_refused():
+    param = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    for params in ([param], [("w", param)], [{"params": [param]}]):
+        with pytest.raises(GradientError, match="trains variables of real numbers"):
+            Adam().bind(optim, params=params)
+
+
+# Groups.
+
+
+def by_groups(params, *settings):
+    return [dict(each, params=params[place::len(settings)]) for place, each in enumerate(settings)]
+
+
+def test_groups_have_hypers_of_their_own():
+    settings = dict(lr=0.1), dict(betas=(0.5, 0.9), weight_decay=0.3)
+    own, theirs = parameters(), parameters()
+    definition = AdamW(0.01, weight_decay=0.1, corrected_root=True, epsilon=1e-8)
+    actual = definition.bind(optim, params=by_groups(own, *settings))
+    expected = optim.AdamW(by_groups(theirs, *settings), lr=0.01, weight_decay=0.1)
+    for optimizer, params in ((actual, own), (expected, theirs)):
+        train(optimizer, params, 20)
+        optimizer.param_groups[1]["lr"] = 0.2
+        train(optimizer, params, 20, first=20)
+    assert apart(own, theirs) < 1e-5
+    with pytest.raises(StateError, match="different values of lr"):
+        everstep.capture(actual, own)
+
+
+def test_a_group_that_comes_later_counts_by_itself():
+    own, theirs = parameters(), parameters()
+    actual = Adam(0.05, epsilon=1e-8, corrected_root=True).bind(optim, params=own[:2])
+    expected = optim.Adam(theirs[:2], lr=0.05)
+    for optimizer, params in ((actual, own), (expected, theirs)):
+        train(optimizer, params, 10)
+        optimizer.add_param_group({"params": params[2:], "lr": 0.01})
+        train(optimizer, params, 10, first=10)
+    assert apart(own, theirs) < 1e-5
+    assert [int(actual.state[param]["step"]) for param in own] == [20, 20, 10, 10]
+    with pytest.raises(StateError, match="different counts"):
+        everstep.capture(actual, own)
+    with pytest.raises(DefinitionError, match="a parameter group calls learning_rate 'lr'"):
+        actual.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))], "learning_rate": 0.1})
+
+
+def test_a_parameter_without_gradient_stands_still():
+    own, theirs = parameters(), parameters()
+    actual = Adam(0.05, epsilon=1e-8, corrected_root=True).bind(optim, params=own)
+    expected = optim.Adam(theirs, lr=0.05)
+    for optimizer, params in ((actual, own), (expected, theirs)):
+        for step in range(10):
+            for place, (param, grad) in enumerate(zip(params, gradients(params, step))):
+                param.grad = None if place == step % 3 else grad
+            optimizer.step()
+    assert apart(own, theirs) < 1e-5
+    optimizer = Adam().bind(optim, params=parameters())
+    assert optimizer.step() is None and not optimizer.state
+
+
+def test_totals_span_groups():
+    definition = everstep.clip(SGD(1.0), global_norm=1.0)
+    one, two = parameters(), parameters()
+    first = definition.bind(optim, params=one)
+    second = definition.bind(optim, params=by_groups(two, dict(lr=1.0), dict(lr=2.0)))
+    before = parameters()
+    train(first, one, 1)
+    train(second, two, 1)
+    for place in range(len(one)):
+        factor = 1 + place % 2
+        np.testing.assert_allclose(*[(now.detach() - old.detach()).numpy() * scale for now, old, scale in (
+            (two[place], before[place], 1), (one[place], before[place], factor))], rtol=1e-5, atol=1e-6)
+
+
+def test_a_hyper_that_decides_for_all_has_one_value():
+    definition = everstep.optimizers.Prodigy()
+    groups = by_groups(parameters(), dict(lr=1.0), dict(lr=0.5))
+    optimizer = definition.bind(optim, params=groups)
+    with pytest.raises(UnsupportedError, match="for all variables together, but parameter groups have different"):
+        train(optimizer, optimizer.param_groups[0]["params"] + optimizer.param_groups[1]["params"], 1)
+
+
+# Hypers.
+
+
+def test_hypers_are_read_at_each_step():
+    own, theirs = parameters(), parameters()
+    actual = SGD(0.1, momentum=0.5, rate_in_velocity=False).bind(optim, params=own)
+    expected = optim.SGD(theirs, lr=0.1, momentum=0.5)
+    for optimizer, params in ((actual, own), (expected, theirs)):
+        train(optimizer, params, 3)
+        optimizer.param_groups[0].update(lr=0.3, momentum=0.9)
+        train(optimizer, params, 3, first=3)
+    assert apart(own, theirs) < 1e-6 and actual.learning_rate == 0.3
+    actual.learning_rate = 0.7
+    assert actual.param_groups[0]["lr"] == 0.7
+    actual.param_groups[0]["lr"] = -1.0
+    with pytest.raises(HyperValueError, match="learning_rate must be at least 0"):
+        train(actual, own, 1)
+
+
+def test_a_tensor_rate_stays_one():
+    own, theirs = parameters(), parameters()
+    rates = [torch.tensor(0.1), torch.tensor(0.1)]
+    actual = Adam(rates[0], epsilon=1e-8, corrected_root=True).bind(optim, params=own)
+    expected = optim.Adam(theirs, lr=rates[1])
+    for optimizer, params, rate in ((actual, own, rates[0]), (expected, theirs, rates[1])):
+        train(optimizer, params, 3)
+        rate.fill_(0.01)
+        train(optimizer, params, 3, first=3)
+    assert apart(own, theirs) < 1e-5 and actual.param_groups[0]["lr"] is rates[0]
+
+
+def test_a_schedule_decides():
+    params, twin = parameters(), parameters()
+    optimizer = SGD(everstep.InverseTimeDecay(0.5, 0.5)).bind(optim, params=params)
+    other = SGD(0.5).bind(optim, params=twin)
+    for step in range(4):
+        train(optimizer, params, 1, first=step)
+        other.learning_rate = 0.5 / (1 + 0.5 * step)
+        train(other, twin, 1, first=step)
+    assert apart(params, twin) < 1e-6
+    assert abs(optimizer.param_groups[0]["lr"] - 0.5 / 2.5) < 1e-7  # what the last step used
+    optimizer.param_groups[0]["lr"] = 0.1
+    with pytest.raises(HyperValueError, match="decides its value at every step"):
+        train(optimizer, params, 1)
+
+
+SCHEDULERS = [
+    ("LambdaLR", lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 0.9**epoch)),
+    ("MultiplicativeLR", lambda o: lr_scheduler.MultiplicativeLR(o, lambda epoch: 0.9)),
+    ("StepLR", lambda o: lr_scheduler.StepLR(o, 3)),
+    ("MultiStepLR", lambda o: lr_scheduler.MultiStepLR(o, [2, 5])),
+    ("ConstantLR", lambda o: lr_scheduler.ConstantLR(o, total_iters=3)),
+    ("LinearLR", lambda o: lr_scheduler.LinearLR(o, total_iters=4)),
+    ("ExponentialLR", lambda o: lr_scheduler.ExponentialLR(o, 0.8)),
+    ("PolynomialLR", lambda o: lr_scheduler.PolynomialLR(o, 20)),
+    ("CosineAnnealingLR", lambda o: lr_scheduler.CosineAnnealingLR(o, 20)),
+    ("CosineAnnealingWarmRestarts", lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 4)),
+    ("SequentialLR", lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.ConstantLR(o, total_iters=2), lr_scheduler.ExponentialLR(o, 0.9)], [2])),
+    ("ChainedScheduler", lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.ConstantLR(o, total_iters=2), lr_scheduler.ExponentialLR(o, 0.9)])),
+    ("CyclicLR", lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1, 3, cycle_momentum=True)),
+    ("OneCycleLR", lambda o: lr_scheduler.OneCycleLR(o, 0.1, total_steps=20)),
+    ("ReduceLROnPlateau", lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=1)),
+]
+
+
+@pytest.mark.parametrize("name, make", SCHEDULERS, ids=[name for name, _ in SCHEDULERS])
+def test_schedulers_of_torch(name, make):
+    own, theirs = parameters(), parameters()
+    case = ("Adam", {}) if name != "CyclicLR" else ("SGD", dict(momentum=0.9))
+    rates = []
+    for optimizer, params in ((ours(case, own), own), (stock(case, theirs), theirs)):
+        scheduler = make(optimizer)
+        for step in range(12):
+            train(optimizer, params, 1, first=step)
+            scheduler.step(*([1.0] if name == "ReduceLROnPlateau" else []))
+            rates.append(optimizer.param_groups[0]["lr"])
+    assert apart(own, theirs) < 1e-5 and rates[:12] == rates[12:] and len(set(rates)) > 1
+
+
+def test_every_scheduler_of_torch_is_tried():
+    bases = {"LRScheduler", "_LRScheduler"}
+    here = {name for name in lr_scheduler.__all__ if isinstance(getattr(lr_scheduler, name), type)}
+    assert here - bases == {name for name, _ in SCHEDULERS}
+
+
+# What stock's `step` does.
+
+
+def test_hooks():
+    params, calls = parameters(), []
+    optimizer = Adam().bind(optim, params=params)
+    optimizer.register_step_pre_hook(lambda *args: calls.append("before"))
+    optimizer.register_step_post_hook(lambda *args: calls.append("after"))
+    optimizer.register_state_dict_post_hook(lambda _, saved: dict(saved, more=1))
+    optimizer.register_load_state_dict_post_hook(lambda _: calls.append("loaded"))
+    train(optimizer, params, 1)
+    saved = optimizer.state_dict()
+    optimizer.load_state_dict(saved)
+    assert calls == ["before", "after", "loaded"] and saved["more"] == 1
+    optimizer.zero_grad()
+    assert all(param.grad is None for param in params)
+
+
+def test_closure():
+    param = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimizer = SGD(0.25).bind(optim, params=[param])
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (param**2).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 5.0
+    assert param.tolist() == [0.5, 1.0]
+    twice = everstep.sharpness_aware(SGD(0.25), 0.1).bind(optim, params=[param])
+    with pytest.raises(UnsupportedError, match="give step a closure"):
+        twice.step()
+    assert twice.step(closure).item() == 1.25 and param.tolist() != [0.25, 0.5]
+
+
+def test_wrappers_count_steps():
+    params, twin = parameters(), parameters()
+    accumulated = everstep.accumulate(Adam(0.1), 4).bind(optim, params=params)
+    plain = Adam(0.1).bind(optim, params=twin)
+    train(accumulated, params, 6)
+    for param, grads in zip(twin, zip(*[gradients(twin, step) for step in range(4)])):
+        param.grad = sum(grads) / 4
+    plain.step()
+    assert apart(params, twin) < 1e-6
+    assert int(accumulated.state[params[0]]["step"]) == 1 and int(accumulated.steps) == 6
+    resumed = everstep.accumulate(Adam(0.1), 4).bind(optim, params=params)
+    resumed.load_state_dict(accumulated.state_dict())
+    before = [param.detach().clone() for param in params]
+    train(resumed, params, 1, first=6)
+    assert apart(params, before) == 0
+    train(resumed, params, 1, first=7)
+    assert apart(params, before) > 0
+    resumed.flush()
+
+
+def test_gradient_scaler():
+    param = torch.nn.Parameter(torch.ones(2))
+    optimizer = Adam(0.5).bind(optim, params=[param])
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale((param * torch.tensor([1.0, float("inf")])).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert param.tolist() == [1.0, 1.0] and not optimizer.state and scaler.get_scale() == 2.0
+    optimizer.zero_grad()
+    scaler.scale((param * torch.tensor([1.0, 2.0])).sum()).backward()
+    scaler.step(optimizer)
+    np.testing.assert_allclose(param.detach().numpy(), [0.5, 0.5], rtol=1e-5)
+    assert not hasattr(optimizer, "_step_supports_amp_scaling")
+
+
+def test_loss_scale():
+    param = torch.nn.Parameter(torch.ones(2))
+    optimizer = everstep.loss_scale(SGD(0.5), initial_scale=8.0).bind(optim, params=[param])
+    optimizer.scale_loss((param * 2).sum()).backward()
+    assert param.grad.tolist() == [16.0, 16.0]
+    optimizer.step()
+    assert param.tolist() == [0.0, 0.0]
+
+
+# Copies.
+
+
+def pickled(optimizer):
+    return pickle.loads(pickle.dumps(optimizer))
+
+
+def through_torch_save(optimizer):
+    file = io.BytesIO()
+    torch.save(optimizer, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled, through_torch_save])
+def test_copies_train_copies_of_the_parameters(copied):
+    params = parameters()
+    optimizer = AdamW(0.05).bind(optim, params=[dict(params=params, initial_lr=0.05)])
+    train(optimizer, params, 5)
+    optimizer.param_groups[0]["lr"] = 0.01
+    twin = copied(optimizer)
+    others = twin.param_groups[0]["params"]
+    assert type(twin) is type(optimizer) and others[0] is not params[0]
+    assert twin.param_groups[0]["initial_lr"] == 0.05 and twin.learning_rate == 0.01
+    train(optimizer, params, 5, first=5)
+    train(twin, others, 5, first=5)
+    assert apart(others, params) == 0
+
+
+def test_a_deep_copy_goes_with_the_model():
+    model = torch.nn.Linear(2, 1)
+    optimizer = Adam().bind(optim, params=model.parameters())
+    model_copy, optimizer_copy = copy.deepcopy((model, optimizer))
+    assert optimizer_copy.param_groups[0]["params"][0] is model_copy.weight
+
+
+def test_state_dicts_load_with_weights_only():
+    params = parameters()
+    optimizer = Adan(0.01).bind(optim, params=params)
+    train(optimizer, params, 2)
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    resumed = Adan(0.01).bind(optim, params=params)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    twin = copy.deepcopy(optimizer)
+    train(resumed, params, 3, first=2)
+    others = twin.param_groups[0]["params"]
+    train(twin, others, 3, first=2)
+    assert apart(params, others) == 0
+
+
+# Loading.
+
+
+def test_slots_keep_their_dtype():
+    """torch's own loader rounds all slots to the parameter's dtype."""
+    params = parameters("bfloat16")
+    definition = everstep.master_copies(Adam(0.01))
+    optimizer = definition.bind(optim, params=params)
+    train(optimizer, params, 3)
+    resumed = definition.bind(optim, params=params)
+    resumed.load_state_dict(optimizer.state_dict())
+    for param in params:
+        for key, value in optimizer.state[param].items():
+            assert torch.equal(value, resumed.state[param][key]) and value.dtype is resumed.state[param][key].dtype, key
+    assert optimizer.state[params[0]]["exp_avg"].dtype is torch.float32
+
+
+def test_what_does_not_fit_changes_nothing():
+    params = parameters()
+    optimizer = Adam(0.05).bind(optim, params=params)
+    train(optimizer, params, 2)
+    before = copy.deepcopy(optimizer.state_dict())
+    other = optim.Adam(parameters(), amsgrad=True)
+    for wrong, error, text in (
+        (other.state_dict(), StateError, "was bound with amsgrad=False"),
+        (optim.Adam(parameters()[:2]).state_dict(), ValueError, "size of optimizer's group"),
+        (dict(before, state={0: {"step": torch.tensor(1.0)}}), StateError, "has no exp_avg and exp_avg_sq of param_0"),
+    ):
+        with pytest.raises(error, match=text):
+            optimizer.load_state_dict(wrong)
+    after = optimizer.state_dict()
+    assert after["param_groups"] == before["param_groups"]
+    assert all(torch.equal(after["state"][0][key], value) for key, value in before["state"][0].items())
+
+
+def test_state_that_is_replaced_counts():
+    params, twin = parameters(), parameters()
+    optimizer, other = [Adam(0.05).bind(optim, params=each) for each in (params, twin)]
+    train(optimizer, params, 2)
+    train(other, twin, 2)
+    for param in params:
+        optimizer.state[param]["exp_avg"] = torch.zeros_like(param)
+    for param in twin:
+        other.state[param]["exp_avg"].zero_()
+    train(optimizer, params, 2, first=2)
+    train(other, twin, 2, first=2)
+    assert apart(params, twin) == 0
+    optimizer.state.clear()
+    train(optimizer, params, 1)
+    assert int(optimizer.state[params[0]]["step"]) == 1
+
+
+def test_counts_go_on_where_float32_ends():
+    params = parameters()
+    optimizer = SGD(0.0).bind(optim, params=params)
+    train(optimizer, params, 1)
+    for param in params:
+        optimizer.state[param]["step"].fill_(2**24 - 1)
+    train(optimizer, params, 3)
+    assert {int(optimizer.state[param]["step"]) for param in params} == {2**24 + 2}
+
+
+# State.
+
+
+def test_state_moves_to_numpy_and_back():
+    params = parameters()
+    optimizer = Adam(0.05).bind(optim, params=params)
+    train(optimizer, params, 3)
+    arrays = [param.detach().numpy().copy() for param in params]
+    state = everstep.capture(optimizer, {str(place): param for place, param in enumerate(params)})
+    assert state.updates == 3 and sorted(state.slots["0"]) == ["m", "v"]
+    on_numpy = Adam(0.05).bind(np)
+    everstep.restore(on_numpy, state, {str(place): array for place, array in enumerate(arrays)})
+    train(optimizer, params, 1, first=3)
+    on_numpy.apply_gradients([(grad.numpy(), array) for grad, array in zip(gradients(params, 3), arrays)])
+    assert apart([torch.tensor(array) for array in arrays], params) < 1e-6
+    twin = parameters()
+    restored = Adam(0.05).bind(optim, params=twin)
+    everstep.restore(restored, state, {str(place): param for place, param in enumerate(twin)})
+    assert int(restored.state[twin[0]]["step"]) == 3
+    np.testing.assert_array_equal(restored.get_slot(twin[0], "m").numpy(), state.slots["0"]["m"])
+
+
+def test_averages():
+    params = parameters()
+    optimizer = everstep.moving_average(SGD(0.5), average_decay=0.5).bind(optim, params=params)
+    train(optimizer, params, 3)
+    trained = [param.detach().clone() for param in params]
+    with everstep.averaged(optimizer):
+        assert apart(params, trained) > 0.1
+    assert apart(params, trained) == 0
+
+
+@pytest.mark.parametrize("dtype, bound", [("bfloat16", 5e-2), ("float32", 1e-5)])
+def test_dtypes(dtype, bound):
+    params, exact = parameters(dtype), parameters("float64")
+    train(Adam(0.01).bind(optim, params=params), params, 20)
+    train(Adam(0.01).bind(optim, params=exact), exact, 20)
+    assert apart(params, exact) < bound
+
+
+def test_rules_of_whole_variables():
+    params, twin = parameters(), [param.detach().numpy().copy() for param in parameters()]
+    train(LAMB(0.05).bind(optim, params=params), params, 10)
+    on_numpy = LAMB(0.05).bind(np)
+    for step in range(10):
+        grads = gradients(params, step)
+        on_numpy.apply_gradients([(grad.numpy(), array) for grad, array in zip(grads, twin)])
+    assert apart(params, [torch.tensor(array) for array in twin]) < 1e-5
