@@ -41,8 +41,14 @@ def _claim(contents, each):
     group = each.groups[0] if each.groups else {}
     slots = OrderedDict((str(key), OrderedDict(each.slots[key])) for key in _keys(each) if each.slots.get(key))
     missing = [] if slots else ["a state_dict of an optimizer that never trained, or that keeps nothing"]
-    return Claim(contents, "torch_optim", _class_of(group, slots), dict(group), slots=slots, scope=each.place,
-                 missing=missing)
+    groups = [{key: _plain(value) for key, value in group.items()} for group in each.groups]
+    return Claim(contents, "torch_optim", _class_of(group, slots), {"param_groups": groups}, slots=slots,
+                 scope=each.place, missing=missing)
+
+
+def _plain(value):
+    """Returns a hyper that torch saved as a tensor as a number."""
+    return float(np.asarray(value)) if getattr(value, "shape", None) == () else value
 
 
 def _keys(each):

@@ -160,13 +160,27 @@ def from_torch(optimizer):
     Raises:
         UnsupportedError: no definition does, or its groups differ.
     """
-    name = type(optimizer).__name__
+    is_stock = type(optimizer).__module__.split(".")[:2] == ["torch", "optim"]
+    return of_groups(type(optimizer).__name__, optimizer.param_groups, is_stock)
+
+
+def of_groups(name, groups, is_stock=True):
+    """Returns the definition that computes what a stock optimizer of torch does.
+
+    Args:
+        name: the name of its class in torch.optim.
+        groups: its param_groups.
+        is_stock: False if the class is another one of that name.
+
+    Raises:
+        UnsupportedError: no definition does, or the groups differ.
+    """
     entry = next((entry for entry in TORCH if entry.native == name), None)
-    if entry is None or type(optimizer).__module__.split(".")[:2] != ["torch", "optim"]:
+    if entry is None or not is_stock:
         raise UnsupportedError("torch.optim.{} is not one of those that definitions follow: {}".format(
             name, REFUSED.get(name, "everstep knows " + ", ".join(each.native for each in TORCH))))
-    first = optimizer.param_groups[0]
-    for group in optimizer.param_groups[1:]:
+    first = groups[0]
+    for group in groups[1:]:
         for key in set(first).difference(["params", "param_names"]):
             if group.get(key) is not first[key] and group.get(key) != first[key]:
                 raise UnsupportedError(
