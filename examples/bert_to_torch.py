@@ -1,4 +1,4 @@
-# runs in: py37-tf1.15-bert, py311-k3torch-transformers
+# runs in: py37-tf1.15-bert, py311-k3torch-transformers; because: bert-tensorflow and transformers are in no other cells
 """BERT begins on TF 1.15 and goes on in PyTorch, with its moments.
 
 A small BERT is pre-trained by bert-tensorflow's own code and its own optimizer class, on TF 1.15 and Python 3.7. It is
