@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import everstep
+import harness
 from everstep.compat.ways.torch_world import torch_ways
 from everstep.errors import (
     DefinitionError,
@@ -156,6 +157,18 @@ def test_sparse_gradients_as_in_stock(case):
     assert [each.gradient for each in actual.everstep_plan()] == ["sparse"]
 
 
+def test_gradients_may_become_sparse_and_dense_again():
+    param, array = torch.nn.Parameter(torch.full((9, 3), 0.5)), np.full((9, 3), 0.5, "float32")
+    optimizer, on_numpy = Adam(0.1, sparse="rows").bind(optim, params=[param]), Adam(0.1, sparse="rows").bind(np)
+    for step in range(8):
+        grad = sparse_gradient(param, step)
+        rows = everstep.IndexedSlices(grad._values().numpy(), grad._indices()[0].numpy())
+        param.grad = grad.to_dense() if step // 2 % 2 else grad
+        optimizer.step()
+        on_numpy.apply_gradients([(param.grad.numpy() if step // 2 % 2 else rows, array)])
+    assert apart([param], [torch.tensor(array)]) < 1e-6
+
+
 @pytest.mark.parametrize("name", ["LBFGS", "Muon", "Adafactor", "ASGD", "Rprop"])
 def test_what_no_definition_computes_is_refused_with_a_reason(name):
     optimizer = getattr(optim, name)([torch.nn.Parameter(torch.ones(2, 2))])
@@ -168,6 +181,34 @@ def test_every_stock_class_is_taken_or_refused_with_a_reason():
 
     names = {name for name in optim.__all__ if isinstance(getattr(optim, name), type)}
     assert names - {"Optimizer"} == set(REFUSED) | {entry.native for entry in TORCH}
+
+
+def test_defaults_are_those_of_the_class():
+    from everstep.compat.stock.lookup import installed_defaults
+    from everstep.compat.stock.of_torch import TORCH
+
+    for entry in TORCH:
+        assert installed_defaults(entry, optim) == entry.defaults, entry
+
+
+def test_configs_of_stock():
+    definition = Adam(0.1, epsilon=1e-8, corrected_root=True)
+    config = definition.to_native_config(optim)
+    assert config == {"class_name": "Adam", "config": dict(lr=0.1, betas=(0.9, 0.999), eps=1e-8, amsgrad=False)}
+    with pytest.raises(UnsupportedError, match="Adam has corrected_root=True"):
+        Adam(0.1).to_native_config(optim)
+    bound = definition.bind(optim, params=parameters())
+    bound.learning_rate = 0.2
+    assert everstep.from_native(bound).learning_rate == 0.2
+
+
+def test_capture_of_a_stock_optimizer():
+    params = parameters()
+    optimizer = stock(("AdamW", {}), params)
+    train(optimizer, params, 3)
+    state = everstep.capture(optimizer, params)
+    assert state.updates == 3 and state.definition["definition"] == "AdamW"
+    np.testing.assert_array_equal(state.slots["param_0"]["v"], optimizer.state[params[0]]["exp_avg_sq"].numpy())
 
 
 # Construction.
@@ -221,6 +262,33 @@ def test_complex_parameters_are_refused():
     for params in ([param], [("w", param)], [{"params": [param]}]):
         with pytest.raises(GradientError, match="trains variables of real numbers"):
             Adam().bind(optim, params=params)
+
+
+def test_sharded_parameters_are_refused():
+    from torch.distributed import HashStore, destroy_process_group, init_process_group
+    from torch.distributed.tensor import DeviceMesh, distribute_tensor
+
+    init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    try:
+        param = torch.nn.Parameter(distribute_tensor(torch.ones(2), DeviceMesh("cpu", [0])))
+        with pytest.raises(VariableError, match="trains whole tensors; got a DTensor"):
+            Adam().bind(optim, params=[param])
+    finally:
+        destroy_process_group()
+
+
+@pytest.mark.skipif(not harness.FULL, reason="to import torch's compiler takes half a minute")
+def test_compiled_code_leaves_the_step_out():
+    params, twin = parameters(), parameters()
+    optimizer, other = [Adam(0.05).bind(optim, params=each) for each in (params, twin)]
+    step = torch.compile(optimizer.step, backend="eager")
+    for number in range(3):
+        for each in (params, twin):
+            for param, grad in zip(each, gradients(each, number)):
+                param.grad = grad
+        step()
+        other.step()
+    assert apart(params, twin) == 0
 
 
 # Groups.
@@ -607,6 +675,8 @@ def test_averages():
     trained = [param.detach().clone() for param in params]
     with everstep.averaged(optimizer):
         assert apart(params, trained) > 0.1
+        with pytest.raises(StateError, match="train outside of it"):
+            optimizer.step()
     assert apart(params, trained) == 0
 
 

@@ -41,13 +41,16 @@ class Plans(object):
     def __init__(self, lowerings):
         self.lowerings, self.lists = lowerings, lowerings.host.backend.lists
         self._variables, self._groups, self._left = [], [], []
+        self._kinds = []  # the places of the sparse gradients
         self._decay = None  # the base class's weight decay when this was planned: it can be set
         self._stored, self._tensors = [], []  # all variables that the groups write, and their tensors
         self._places, self._written = [], frozenset()  # where the tensors are, and the memory that holds them
 
     def of(self, step):
         """Returns ([a function that updates a group], the (gradient, variable) pairs in no group)."""
-        if not self.stands([variable for _, variable in step.pairs]):
+        kinds = self._kinds_of(step)
+        if kinds != self._kinds or not self.stands([variable for _, variable in step.pairs]):
+            self._kinds = kinds
             self._plan(step)
         applies = []  # whether the step updates: read once, as that may be to wait for a device
 
@@ -59,6 +62,12 @@ class Plans(object):
         runs = [functools.partial(update, group.update_of(step, self._written)) for group in self._groups]
         left = [step.pairs[place] for place in self._left]
         return runs, [(self.lists.lasting(grad, self._written), variable) for grad, variable in left]
+
+    def _kinds_of(self, step):
+        """Returns the places of the sparse gradients of a step."""
+        backend = self.lowerings.host.backend
+        return [place for place, (grad, _) in enumerate(step.pairs) if backend.slices(grad) is not None
+                ] if backend.moves_rows else []
 
     def stands(self, variables):
         """Returns whether the last plan holds for a step on these variables."""

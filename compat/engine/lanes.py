@@ -6,11 +6,12 @@ them; only totals over all variables are added up over lanes. See compat/targets
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.lowering import Lowerings
-from everstep.compat.engine.step import Step
+from everstep.compat.engine.step import Step, skips
 from everstep.compat.engine.tracing import asked, measured
 from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.rules.expressions import leaves_of
 from everstep.errors import UnsupportedError
+from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.contract.verbs import defines
 
 _OF_STEP = ("should_update", "should_accept")
@@ -33,11 +34,36 @@ class Lane(object):
         self.lowerings = Lowerings(self, bound.arguments.get("lowering"))
         self.lowerings.share(bound.lowerings)
 
+        definition = bound.definition
+        # Whether a step is but the update of each variable, by gradients, hypers and the count of updates.
+        self._is_plain = definition.sparse != "catch_up" and not (
+            skips(definition) or flat(definition, "scalar") or defines(definition, "measure"))
+
     def __getattr__(self, name):
         return getattr(self.bound, name)
 
     def read_counter(self, name):
         return self.bound.backend.read(self.counters[name])
+
+    def repeats(self, pairs):
+        """Returns whether a step on (gradient, variable) pairs does what the last one did, with other numbers."""
+        plans = self.lowerings.plans
+        if self.bound.is_averaged or not self._is_plain or plans is None or not plans.can_repeat() or plans.are_far():
+            return False
+        are_numbers = all(isinstance(value, float) for value in self.hypers.values())
+        are_dense = all(self.bound.backend.slices(grad) is None for grad, _ in pairs)
+        return are_numbers and are_dense and plans.stands([variable for _, variable in pairs])
+
+    def repeat(self, pairs):
+        """Repeats the last step, and counts it."""
+        updates = int(self.counters["updates"])
+
+        def number(leaf):
+            kind, name = leaf.leaf
+            return self.hypers[name] if kind == "hyper" else 1 if name == "pending" else updates
+
+        self.lowerings.plans.repeat([grad for grad, _ in pairs], number, True)
+        self.counters["updates"].add_(1)
 
 
 class _OfLane(object):
@@ -58,6 +84,15 @@ class _OfLane(object):
 
     def scalar(self, name):
         return self._lane.scalars[name]
+
+
+def take(lanes):
+    """Takes one step on [(lane, its (gradient, variable) pairs)]."""
+    if all(lane.repeats(pairs) for lane, pairs in lanes):
+        for lane, pairs in lanes:
+            lane.repeat(pairs)
+    else:
+        run([Step(lane, pairs) for lane, pairs in lanes])
 
 
 def run(steps):
@@ -82,10 +117,6 @@ def run(steps):
         step.decide(should_update)
     for step in steps:
         step.end(step.update_all())
-
-
-def step_of(lane, pairs):
-    return Step(lane, pairs)
 
 
 def _check_alike(steps):

@@ -16,7 +16,8 @@ from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.contract.declared import inspect_arguments
 from everstep.optimizers.contract.trees import flat
 
-FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", "tf_keras")  # whose classes are stock
+# Whose classes are stock.
+FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", "tf_keras", "torch")
 
 
 def entries_of(target):
@@ -97,7 +98,7 @@ def installed_defaults(entry, module):
     if getattr(stock, "__module__", "").split(".")[0] not in FRAMEWORKS:
         return {}
     _, defaults = constructor_of(stock)
-    if "lr" in defaults:  # before Keras 2.3
+    if "lr" in defaults and "lr" not in entry.names:  # before Keras 2.3
         defaults["learning_rate"] = defaults.pop("lr")
     if entry.target == "get_updates" and defaults.get("epsilon") is None:  # Keras 2.3 takes it from **kwargs
         defaults["epsilon"] = sys.modules[stock.__module__].K.epsilon()

@@ -113,6 +113,8 @@ class Groups(object):
             tensor = param[1] if isinstance(param, tuple) else param
             if hasattr(tensor, "is_complex") and tensor.is_complex():
                 raise hypers.refusal(self.bound, "complex variables", got="a parameter", dtype=tensor.dtype)
+            if hasattr(tensor, "placements"):
+                raise hypers.refusal(self.bound, "DTensor parameters (FSDP2)")
 
     def added(self, group):
         """Returns a group that a user gives. Raises DefinitionError if it spells a hyper as everstep does."""
@@ -173,7 +175,7 @@ class Groups(object):
         for group in groups:
             self._put(group, name, value)
 
-    def key(self, group, updates):
+    def key(self, group):
         """Returns what is equal for groups with the same hypers."""
         values = [self._raw(group, name) for name in self.keys]
         return tuple(id(value) if is_tensor(value) and not isinstance(value, np.generic) else value

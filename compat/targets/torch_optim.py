@@ -6,15 +6,18 @@ back. Parameters that share hypers and counts are a lane (compat/engine/lanes.py
 """
 from __future__ import absolute_import, division, print_function
 
+import operator
+import sys
+from collections import OrderedDict
+
 from everstep.compat.backends.on_torch_alone import TorchBackend
 from everstep.compat.engine import lanes
 from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import with_gradients
-from everstep.compat.engine.step import Step
 from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import Adapter
 from everstep.compat.targets.checking import check_grads, check_repeat, forgetting_failures
-from everstep.compat.targets.construction import COMPLEX, keyword
+from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword
 from everstep.compat.targets.copying import AsTorch
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native import NativeOptimizer
@@ -43,7 +46,7 @@ class TorchOptimizer(NativeOptimizer):
             GradientError: a gradient does not fit its parameter.
             UnsupportedError: the definition needs the loss several times (`sharpness_aware`), and there is no closure.
         """
-        return self._bound.adapter.step(closure)
+        return self._bound.adapter.plain_step()(closure)
 
     def add_param_group(self, param_group):
         self._bound.adapter.add_param_group(param_group)
@@ -65,6 +68,10 @@ class TorchAdapter(Adapter):
     unsupported = (
         COMPLEX,
         keyword("differentiable", "no step is recorded for backpropagation"),
+        Unsupported(
+            "DTensor parameters (FSDP2)", VariableError,
+            "{optimizer} trains whole tensors; got a DTensor, a part of one. Train with DistributedDataParallel",
+        ),
     )
     stock_hypers = ()
     casts_gradients = True
@@ -96,6 +103,8 @@ class TorchAdapter(Adapter):
         self.bound.arguments.pop("params")
         self.use(TorchBackend())
         self.names, self._lanes = {}, {}
+        self._checked_last = []  # type: list  # the variables of the last step
+        self._uncompiled = None
         self.groups = Groups(self.bound, dict(maximize=maximize, foreach=foreach, fused=fused, capturable=capturable))
         self.state = ParamState(self)
         self.base.__init__(self.groups.unpacked(params), self.groups.defaults())
@@ -235,8 +244,17 @@ class TorchAdapter(Adapter):
     def take_flush(self, variables):
         with self.backend.computing(), self.backend.at(variables[0]):
             lanes_here = self._lanes_of([(None, variable) for variable in variables])
-            self._run([Flush(lane, [v for _, v in pairs]) for lane, pairs in lanes_here])
+            lanes.run([Flush(lane, [v for _, v in pairs]) for lane, pairs in lanes_here])
+            self._store(lanes_here)
         return []
+
+    def plain_step(self):
+        """Returns `step`, which torch.compile leaves alone: its compiler cannot trace all of it."""
+        if "torch._dynamo" not in sys.modules:  # importing it takes seconds
+            return self.step
+        if self._uncompiled is None:
+            self._uncompiled = self.backend.torch.compiler.disable(self.step)
+        return self._uncompiled
 
     def step(self, closure):
         stages, loss = self.bound.definition.stages, None
@@ -258,9 +276,8 @@ class TorchAdapter(Adapter):
             with self.backend.computing(), forgetting_failures(self.bound):
                 pairs = self._checked(self._pairs())
                 if pairs:
-                    self.make_state([variable for _, variable in pairs])
                     with self.backend.at(pairs[0][1]):
-                        self._run([Step(lane, some) for lane, some in self._lanes_of(pairs)])
+                        self._take(self._lanes_of(pairs))
         finally:
             self.bound.takes_stages = before
 
@@ -278,14 +295,15 @@ class TorchAdapter(Adapter):
     def _checked(self, pairs):
         if not pairs:  # as in stock
             return pairs
-        for _, variable in pairs:
-            if variable.is_complex():
-                self.check_variable(variable)
-        pairs = with_gradients(check_grads(self.bound, pairs))
-        variables = [variable for _, variable in pairs]
-        self.bound.check_first(variables)
+        variables, last = [variable for _, variable in pairs], self._checked_last
+        if not (len(last) == len(variables) and all(map(operator.is_, variables, last)) and all(
+                self.backend.surely_fits(grad, variable) for grad, variable in pairs)):
+            self._checked_last = []
+            pairs = with_gradients(check_grads(self.bound, pairs))
+            self.bound.check_first(variables)
+            self._checked_last = variables
         check_repeat(self.bound, variables)
-        if self.state.is_replaced(variables):
+        if self.state.ready(variables):
             self.forget()
         return pairs
 
@@ -294,44 +312,44 @@ class TorchAdapter(Adapter):
         self.bound.seen.clear()
         self.bound.renew_plans()
         self._lanes.clear()
+        self._checked_last = []
 
     def _lanes_of(self, pairs):
         """Returns [(lane, its pairs)], with the hypers and counters of this step in the lanes."""
-        by_key = {}  # type: dict
-        order = []
-        group_of = {id(param): group for group in self.native.param_groups for param in group["params"]}
+        by_key = OrderedDict()  # type: OrderedDict
+        group_of = {}
+        for group in self.native.param_groups:
+            of_group = group, self.groups.key(group)
+            group_of.update((id(param), of_group) for param in group["params"])
         for pair in pairs:
             variable = pair[1]
-            counts = self.state.counts(variable)
-            key = self.groups.key(group_of[id(variable)], counts[0]), counts, str(variable.device)
-            if key not in by_key:
-                by_key[key] = []
-                order.append(key)
-            by_key[key].append(pair)
+            group, hypers_of_group = group_of[id(variable)]
+            key = hypers_of_group, self.state.counts(variable), variable.device
+            by_key.setdefault(key, (group, []))[1].append(pair)
         found = []
-        for key in order:
-            ids = tuple(id(variable) for _, variable in by_key[key])
+        for key, (group, some) in by_key.items():
+            ids = tuple([id(variable) for _, variable in some])
             if ids not in self._lanes:
                 if len(self._lanes) > 64:
                     self._lanes.clear()
                 self._lanes[ids] = lanes.Lane(self.bound, *self.state.lane_variables())
             lane = self._lanes[ids]
             self.state.fill(lane, key[1])
-            group = group_of[ids[0]]
-            names = self.bound.hyper_declarations()
-            lane.hypers = {name: self.groups.value(group, name, lane) for name in names}
-            found.append((lane, by_key[key]))
+            lane.hypers = {name: self.groups.value(group, name, lane) for name in self.groups.keys}
+            found.append((lane, some))
         return found
 
-    def _run(self, steps):
-        """Runs one step in several lanes, and stores counters and scalars beside the parameters."""
-        if len(steps) > 1:
-            memory = self.backend.lists.memory(self.params())
-            for step in steps:
-                step.pairs = [(self.backend.lists.lasting(grad, memory), v) for grad, v in step.pairs]
-        lanes.run(steps)
-        for step in steps:
-            self.state.store(step.host, [variable for _, variable in step.pairs])
+    def _take(self, found):
+        """Takes one step in several lanes, and stores counters and scalars beside the parameters."""
+        if len(found) > 1:
+            memory, lasting = self.backend.lists.memory(self.params()), self.backend.lists.lasting
+            found = [(lane, [(lasting(grad, memory), v) for grad, v in some]) for lane, some in found]
+        lanes.take(found)
+        self._store(found)
+
+    def _store(self, found):
+        for lane, some in found:
+            self.state.store(lane, [variable for _, variable in some])
 
     # What the base class does.
 

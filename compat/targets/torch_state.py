@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 import warnings
+from collections import namedtuple
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from everstep.optimizers.contract.trees import flatten, tree
 
 _EXACT = 2**24  # the first count that float32, stock's dtype for it, cannot step beyond
 STEP = "step"
+
+
+# tensors: [(key, tensor)] of its slots, counters and scalars.
+_Record = namedtuple("_Record", "param state tensors")
 
 
 class Repeated(object):
@@ -56,7 +61,7 @@ class ParamState(object):
         self.repeated = {
             name: Repeated(self, name, self.torch.int64 if name in self._counters else self.torch.float32, start)
             for name, start in self.starts.items()}
-        self._slots = {}  # {id of a parameter: (the parameter, its slots)} when plans were made
+        self._records = {}  # {id of a parameter: `_Record`} of the last step
         self._known = {}  # {id of a tensor: (the tensor, its version, its number)}
 
     def name(self, name):
@@ -67,6 +72,21 @@ class ParamState(object):
         """Returns the state of a parameter, a dictionary; an empty one if it has none yet."""
         state = self.adapter.native.state
         return state[param] if param in state else {}
+
+    def ready(self, params):
+        """Creates what the state of parameters lacks. Returns whether slots are other tensors than at the last step."""
+        states, replaced = self.adapter.native.state, False
+        for param in params:
+            record, state = self._records.get(id(param)), states.get(param)
+            if record is not None and record.state is state and record.param is param:
+                if all([state.get(key) is tensor for key, tensor in record.tensors]):
+                    continue
+            replaced = replaced or record is not None
+            self.make(param)
+            state = states[param]
+            keys = map(self.name, self.bound.slot_names(param) + list(self.starts))
+            self._records[id(param)] = _Record(param, state, [(key, state[key]) for key in keys])
+        return replaced
 
     def make(self, param):
         """Creates what a parameter's state lacks."""
@@ -131,7 +151,13 @@ class ParamState(object):
 
     def counts(self, param):
         """Returns the numbers of all counters and scalars of a parameter, a tuple."""
-        return tuple([self.number(param, name) for name in self.starts])
+        if len(self.starts) > 1:
+            return tuple([self.number(param, name) for name in self.starts])
+        step = self.of(param).get(STEP)
+        known = self._known.get(id(step))
+        if known is not None and known[0] is step and known[1] == step._version:
+            return known[2:]
+        return (self.number(param, "updates"),)
 
     def lane_variables(self):
         """Returns ({name: tensor} of counters, the same of scalars) for a new lane."""
@@ -149,9 +175,23 @@ class ParamState(object):
         """Stores the numbers of a lane beside each of its variables."""
         for name in self.starts:
             number = (lane.counters if name in lane.counters else lane.scalars)[name].item()
+            if self.number(variables[0], name) == number:  # so it is for all of them
+                continue
+            if name == "updates" and self._count_all(variables, number):
+                continue
             for variable in variables:
-                if self.number(variable, name) != number:
-                    self.put(variable, name, number)
+                self.put(variable, name, number)
+
+    def _count_all(self, variables, number):
+        """Adds 1 to the counts of variables at once, and returns True, where all are small and on the processor."""
+        tensors = [self.of(variable)[STEP] for variable in variables]
+        cpu = self.torch.device("cpu")
+        if number >= _EXACT or any(not isinstance(each, self.torch.Tensor) or each.device != cpu for each in tensors):
+            return False
+        self.torch._foreach_add_(tensors, 1)
+        for tensor in tensors:
+            self._known[id(tensor)] = tensor, tensor._version, number
+        return True
 
     def why_unequal(self):
         """Returns why no State holds the counts, or None."""
@@ -164,19 +204,6 @@ class ParamState(object):
         return None
 
     # Loading.
-
-    def is_replaced(self, variables):
-        """Returns whether slots are other tensors than at the last step."""
-        replaced = False
-        for variable in variables:
-            known = self._slots.get(id(variable))
-            state = self.of(variable)
-            slots = {key: state.get(key) for key in map(self.name, self.bound.slot_names(variable))}
-            if known is None or known[0] is not variable:
-                self._slots[id(variable)] = variable, slots
-            elif any(slots[key] is not known[1].get(key) for key in slots):
-                replaced, self._slots[id(variable)] = True, (variable, slots)
-        return replaced
 
     def check(self, state_dict):
         """Raises StateError if a state_dict does not fit the definition."""
@@ -250,4 +277,4 @@ class ParamState(object):
         self.adapter.names.clear()
         self.adapter.forget()
         self._known.clear()
-        self._slots.clear()
+        self._records.clear()
