@@ -18,7 +18,7 @@ import numpy as np
 
 import crafted_files as crafted
 import everstep
-from crafted_files import BUNDLES, block, copy_bundle, fixtures, h5py, read_bytes, table, varint, write_bytes
+from crafted_files import BUNDLES, FILES, block, copy_bundle, fixtures, h5py, read_bytes, table, varint, write_bytes
 
 STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")
 
@@ -503,8 +503,46 @@ def mutate_folder(chance, source, path):
 
 
 # name: (function, the library that it needs, name of the mutated file)
+def mutate_torch(chance, source, path):
+    """The pickle in a file of torch.save, with a right checksum; or bytes."""
+    data = read_bytes(source)
+    if data[:2] != b"PK" or chance.random() < 0.3:
+        data, what = mutate_bytes(chance, data)
+        write_bytes(path, data)
+        return what, read_bytes(source)[:2] == b"PK"  # the old format has no checksums
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name.endswith("data.pkl"):
+                content, what = mutate_bytes(chance, content)
+            new.writestr(name, bytes(content))
+    return "data.pkl: " + what, False
+
+
+def mutate_safetensors(chance, source, path):
+    """The header, everstep's header in it, or bytes. There are no checksums."""
+    data = read_bytes(source)
+    length = struct.unpack("<Q", data[:8])[0]
+    header, action = data[8 : 8 + length].decode("ascii"), chance.choice(["header", "ours", "bytes"])
+    if action == "bytes":
+        data, what = mutate_bytes(chance, data)
+        write_bytes(path, data)
+        return what, False
+    if action == "ours":
+        header = json.loads(header, object_pairs_hook=OrderedDict)
+        header["__metadata__"]["everstep"], what = mutate_json(chance, header["__metadata__"]["everstep"])
+        header = json.dumps(header)
+    else:
+        header, what = mutate_json(chance, header)
+    header = header.encode("utf-8")
+    write_bytes(path, struct.pack("<Q", len(header)) + header + data[8 + length :])
+    return "{} {}".format(action, what), False
+
+
 MUTATORS = OrderedDict([
-    ("npz", (mutate_zip, None, "run.npz")), ("h5", (mutate_h5, "h5py", "model.h5")),
+    ("npz", (mutate_zip, None, "run.npz")), ("torch", (mutate_torch, None, "run.pt")),
+    ("safetensors", (mutate_safetensors, None, "run.safetensors")),
+    ("h5", (mutate_h5, "h5py", "model.h5")),
     ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")), ("keras", (mutate_zip, "h5py", "model.keras")),
     ("tf-saver", (mutate_bundle, "tensorflow", "model.ckpt")),
     ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")), ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
@@ -526,6 +564,9 @@ def sources(format):
                 path = os.path.join(folder, name)
                 if name.endswith((".npz", ".h5")):
                     _SOURCES.setdefault(name.rpartition(".")[2], []).append((path, {}))
+        _SOURCES["torch"] = [(os.path.join(FILES, "torch2.13", name), {}) for name in (
+            "adam.pt", "adamw.bin", "checkpoint.pt", "nadam.pt", "rmsprop.pth")]
+        _SOURCES["safetensors"] = [(os.path.join(FILES, "safetensors", "nadam.safetensors"), {})]
         kinds = {"keras-h5": "h5", "keras-weights-h5": "weights.h5"}
         for each in fixtures():
             kind = "tf-v1" if "-v1" in os.path.dirname(each.name) else kinds.get(each.format, each.format)

@@ -41,10 +41,14 @@ def _claim(contents, each):
     group = each.groups[0] if each.groups else {}
     slots = OrderedDict((str(key), OrderedDict(each.slots[key])) for key in _keys(each) if each.slots.get(key))
     missing = [] if slots else ["a state_dict of an optimizer that never trained, or that keeps nothing"]
-    config = {key: np.asarray(value).item() if getattr(value, "shape", None) == () else value
-              for key, value in group.items()}  # a rate may be a tensor
-    return Claim(contents, "torch_optim", _class_of(group, slots), config, slots=slots, scope=each.place,
-                 missing=missing)
+    groups = [{key: _plain(value) for key, value in group.items()} for group in each.groups]
+    return Claim(contents, "torch_optim", _class_of(group, slots), {"param_groups": groups}, slots=slots,
+                 scope=each.place, missing=missing)
+
+
+def _plain(value):
+    """Returns a hyper that torch saved as a tensor as a number."""
+    return float(np.asarray(value)) if getattr(value, "shape", None) == () else value
 
 
 def _keys(each):
@@ -58,11 +62,7 @@ def _class_of(group, slots):
         if key in group:
             return "AdamW" if name == "Adam" and group.get("decoupled_weight_decay") else name
     stored = {slot for each in slots.values() for slot in each}
-    if "exp_inf" in stored:
-        return "Adamax"
-    if "betas" not in group or "exp_avg_sq" not in stored:
-        return None
-    return "RAdam" if "weight_decay" in group else "SparseAdam"
+    return "Adamax" if "exp_inf" in stored else "RAdam" if "betas" in group and "exp_avg_sq" in stored else None
 
 
 def by_torch(claim, definition, request):

@@ -10,6 +10,7 @@ import numpy as np
 from everstep.compat.checkpoints.saver_names import has_weights_alone, ops_beside, slots_of
 from everstep.compat.stock.from_native import BESIDE, from_native
 from everstep.compat.stock.lookup import entries_of, short
+from everstep.compat.stock.of_torch import of_groups
 from everstep.compat.stock.registry import definition_classes, entries_spelled
 from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.errors import EverstepError, FileError, StateError
@@ -29,6 +30,8 @@ def definition_for(claim, request):
         if not isinstance(definition, Definition):
             raise StateError("definition is one of everstep's, such as Adam(); got {!r}".format(definition))
         return definition, by_everstep
+    if claim.target == "torch_optim":
+        return _of_torch(claim, optimizer), False
     if optimizer is not None:
         by_everstep = False if by_everstep is None and claim.entries else by_everstep
         return _definition_of_name(claim, request), by_everstep
@@ -46,6 +49,22 @@ def definition_for(claim, request):
         "{} does not say which optimizer it is of{}: give definition=, such as everstep.optimizers.Adam(...), or "
         "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(claim.path, likely_optimizers(claim))
     )
+
+
+def _of_torch(claim, optimizer):
+    """Returns the definition of an optimizer of torch, whose groups have its arguments. `optimizer`: Named or None."""
+    groups, (name, arguments) = claim.config["param_groups"], optimizer or Named(claim.class_name, {})
+    unknown = sorted(set(arguments).difference(*groups))
+    if unknown:
+        raise StateError("{} has no argument {}; its groups have {}".format(claim.path, ", ".join(unknown), ", ".join(
+            sorted(groups[0]))))
+    if name is None:
+        raise StateError("{} is of no optimizer that torch.optim has: give definition=, such as everstep.optimizers."
+                         "Adam(...)".format(claim.path))
+    try:
+        return of_groups(name, [dict(group, **arguments) for group in groups])
+    except EverstepError as error:
+        raise StateError("{}: {}. Give definition=".format(claim.path, error))
 
 
 def definition_of_stock(stock, target=None):

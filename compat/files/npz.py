@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.files.contents import Contents, Stored
+from everstep.compat.files.contents import Contents, Stored, as_file_errors
 from everstep.compat.files.npz_archive import (
     MAX_HEADER,
     ArchiveFile,
@@ -70,7 +70,11 @@ def load(path):
     Raises:
         FileError: the file is not a whole file of this format. The message says what is wrong with it.
     """
-    file = ArchiveFile(path)
+    with as_file_errors(path):  # a name for the message of an error can be nested too deeply to be shown
+        return _loaded(ArchiveFile(path))
+
+
+def _loaded(file):
     text = file.header_text()
     header = parse_header(file, text)
     entries = []

@@ -16,7 +16,7 @@ from everstep.compat.stock.lookup import (
     installed_defaults,
     short,
 )
-from everstep.compat.stock.of_torch import joined, of_group
+from everstep.compat.stock.of_torch import joined, of_groups
 from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
 from everstep.compat.targets.copying import present_native
@@ -67,7 +67,7 @@ def from_native(optimizer, api=None):
         return _of_bound(optimizer)
     if isinstance(optimizer, dict):
         if api == "torch_optim" and "class_name" in optimizer:
-            return of_group(optimizer["class_name"], optimizer.get("config") or {})
+            return of_groups(optimizer["class_name"], [optimizer.get("config") or {}])
         return _Migration(*_of_config(optimizer, api)).definition()
     return _read(optimizer)
 
