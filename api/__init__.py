@@ -14,6 +14,7 @@ from everstep.compat.backends.on_numpy import IndexedSlices, numpy_ops
 from everstep.compat.checkpoints.by_position import stock_arrays
 from everstep.compat.checkpoints.capture import capture
 from everstep.compat.checkpoints.files import read_checkpoint, write_checkpoint
+from everstep.compat.checkpoints.in_trees import scale_loss
 from everstep.compat.checkpoints.restore import restore
 from everstep.compat.checkpoints.state import State
 from everstep.compat.engine import fast_forward
@@ -165,6 +166,6 @@ __all__ = [
     "get", "gradient_noise", "grokfast", "hyper", "kernel", "l2_penalty", "lazy_embeddings",
     "learning_rate_multipliers", "log_hook", "log_training", "lookahead", "loss_scale", "master_copies",
     "moving_average", "multistage", "names", "optimizers", "option", "partition", "patched", "port", "random_normal",
-    "random_uniform", "rate_decay", "read_checkpoint", "refresh", "register", "restore", "scalar", "sharpness_aware",
-    "slot", "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
+    "random_uniform", "rate_decay", "read_checkpoint", "refresh", "register", "restore", "scalar", "scale_loss",
+    "sharpness_aware", "slot", "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
 ]

@@ -32,10 +32,13 @@ def gradient(point):
 def descent(definition):
     """Returns the points of a run, which ends early if it diverges."""
     optimizer = definition.bind(np)
+    if definition.stages > 1:
+        everstep.enable_multistage(optimizer)
     weights = np.array(START)
     points = [tuple(weights)]
     for _ in range(STEPS):
-        optimizer.apply_gradients([(gradient(weights), weights)])
+        for _ in range(definition.stages):
+            optimizer.apply_gradients([(gradient(weights), weights)])
         if not np.all(np.abs(weights) < 1e3):
             break
         points.append(tuple(weights))

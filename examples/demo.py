@@ -6,9 +6,12 @@
     python3 examples/demo.py 3.7 3.13      only these
 
 Needs only a Python >= 3.8 with venv. Each Python gets an environment of about 1 GB in .demo/, which later runs use
-again. You can delete the folder at any time. Exits with 0 if every API agrees with the oracle.
+again. You can delete the folder at any time. The results of the last run stay until a new run has its own. Exits
+with 0 if every API agrees with the oracle.
 """
+import argparse
 import contextlib
+import errno
 import glob
 import hashlib
 import json
@@ -37,6 +40,11 @@ CELLS = [cells.read()[name] for name in (
     "py37-tf1.15-k2.3", "py313-tf2.21-tfk", "py27-tf1.4-k2.1", "py313-k3jax", "py311-tf2.15", "py36-tf1.13-k2.2",
     "py39-tf2.10", "py38-tf2.4", "py310-tf2.11", "py312-tf2.16-tfk", "py311-k3torch")]
 TOOLS = ["matplotlib", "numpy", "packaging", "virtualenv==20.21.1"]  # the last virtualenv that makes a Python 2.7
+
+AGREE, STRAYED = 0, 1  # exit codes of report.py with a verdict
+GIGABYTE = 10**9
+NEEDED = 1.2 * GIGABYTE  # of disk for a new environment
+SPARE = 0.1 * GIGABYTE  # for results and a picture; with less, whatever failed has most likely failed for that
 
 # Variables of the user's environment must not change the installed packages or the backend of Keras.
 CLEAN = {name: value for name, value in os.environ.items()
@@ -71,6 +79,11 @@ class Screen:
                 sys.stdout.write("\r\033[K" + "{:3.0f} s  {}".format(time.time() - self.started, line)[:width])
                 sys.stdout.flush()
 
+    def tick(self):
+        """Moves the clock, also while nothing else happens. Runs in a thread."""
+        while self.live:
+            self.show()
+            time.sleep(0.5)
 
     def end(self):
         """Switches to plain printing."""
@@ -81,15 +94,61 @@ class Screen:
 
 
 screen = Screen()
+children = []  # processes that run; none of them may outlive this one
+
+
+class Hopeless(RuntimeError):
+    """Whatever is tried next will fail for the same reason."""
+
+
+def start(command, **keywords):
+    children.append(subprocess.Popen([str(part) for part in command], **keywords))
+    return children[-1]
+
+
+def stop_children():
+    for child in children:
+        if child.poll() is None:
+            child.terminate()
 
 
 def run(log, *command, env=CLEAN):
-    """Runs a command with its output in the log. Raises a RuntimeError with the log's last lines if it fails."""
+    """Runs a command with its output in the log. Raises a RuntimeError that says why if it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
-        failed = subprocess.call([str(part) for part in command], stdout=output, stderr=output, env=env)
+        before = output.tell()
+        failed = start(command, stdout=output, stderr=output, env=env).wait()
     if failed:
+        known = known_cause(log.read_bytes()[before:].decode(errors="replace"), shutil.disk_usage(str(DEMO)).free)
+        if known:
+            raise Hopeless("{} The log is {}.".format(known, log))
         raise RuntimeError("{} failed; see {}\n    {}".format(" ".join(map(str, command[:4])), log, last_lines(log, 8)))
+
+
+# What pip and uv print without a network.
+OFFLINE = ("Temporary failure in name resolution", "Name or service not known", "Failed to establish a new connection",
+           "nodename nor servname", "Network is unreachable", "dns error", "ProxyError", "Connection refused",
+           "client error (Connect)", "Read timed out", "ConnectTimeoutError")
+
+
+def known_cause(output, free):
+    """Returns a sentence for a cause that no log has to be read for, or None.
+
+    Args:
+        output: What the failed command printed.
+        free: Bytes free on the disk of .demo/. A full disk also cuts off what commands print.
+    """
+    if "No space left on device" in output or free < SPARE:
+        return full_disk(free)
+    if any(sign in output for sign in OFFLINE):
+        return ("The package index cannot be reached, so nothing new can be installed. Connect to a network, and run "
+                "this again; environments that are installed train without one.")
+    return None
+
+
+def full_disk(free):
+    return ("The disk of {} is full: {:.1f} GB are free, and each new environment takes {:.1f} GB. Make room, or name "
+            "fewer Pythons.".format(DEMO, free / GIGABYTE, NEEDED / GIGABYTE))
 
 
 def last_lines(log, count):
@@ -201,13 +260,18 @@ def contents(cell):
 
 def install_all(todo, found, tools, wheel, ready):
     """Installs environments in a thread, while the previous one trains."""
+    hopeless = None
     for cell in todo:
+        if hopeless and not installed(DEMO / cell.name):
+            ready.put((cell, None, "for the same reason"))
+            continue
         started = time.time()
         screen.show(install="installing Python {}, {}".format(cell.python, contents(cell)))
         try:
             python = make_environment(cell, found[cell.python], tools, wheel)
         except Exception as error:  # the others can still run
-            ready.put((cell, None, error))
+            hopeless = hopeless or isinstance(error, Hopeless)
+            ready.put((cell, None, sentence(error)))
         else:
             ready.put((cell, python, time.time() - started))
     screen.show(install=None)
@@ -218,8 +282,8 @@ def work(python, log, *arguments, **env):
     """Runs worker.py, shows its progress, and yields the events that stay on screen."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as errors:
-        command = [str(part) for part in (python, EXAMPLES / "worker.py") + arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=dict(CLEAN, **env))
+        process = start((python, EXAMPLES / "worker.py") + arguments,
+                        stdout=subprocess.PIPE, stderr=errors, env=dict(CLEAN, **env))
         for line in process.stdout:
             if not line.startswith(b"@"):
                 errors.write(line)
@@ -236,56 +300,80 @@ def work(python, log, *arguments, **env):
 
 
 def main(wanted):
-    (DEMO / "results").mkdir(parents=True, exist_ok=True)
-    (DEMO / ".gitignore").write_text("*\n")
-    for old in list((DEMO / "results").iterdir()) + list(DEMO.glob("logs/*.log")):
-        old.unlink()
-
+    """Trains, prints the table, and keeps the results. Returns the exit code."""
     found = pythons()
     todo = [cell for cell in CELLS if cell.python in found and (not wanted or cell.python in wanted)]
-    screen.say("Trains on Python {}.".format(versions(todo) or "none: no TensorFlow was made for those found"))
+    tell_absent([cell for cell in CELLS if cell.python not in found and (not wanted or cell.python in wanted)])
+    if not todo:
+        screen.say("No: nothing was trained, because none of these Pythons is on this machine.")
+        return 1
+    DEMO.mkdir(exist_ok=True)
+    (DEMO / ".gitignore").write_text("*\n")
     new = [cell for cell in todo if not installed(DEMO / cell.name)]
+    free = shutil.disk_usage(str(DEMO)).free
+    if free < NEEDED * len(new) + SPARE:
+        raise Hopeless(full_disk(free))
+    screen.say("Trains on Python {}.".format(versions(todo)))
     if new:
         screen.say("Installs environments for {}, about 1 GB each, in {}.".format(versions(new), DEMO))
+    threading.Thread(target=screen.tick, daemon=True).start()
 
+    folder = DEMO / "new"  # what stands from the last run is replaced at the end
+    shutil.rmtree(str(folder), ignore_errors=True)
+    (folder / "results").mkdir(parents=True)
+    for old in DEMO.glob("logs/*.log"):
+        old.unlink()
     log = DEMO / "logs" / "tools.log"
     screen.show(install="installing tools")
     tools, wheel = make_tools(log)
-    failures = []
     for command in ("prepare", "oracle"):
         screen.show(install=command)
-        for event in work(tools, log, command, DEMO):
+        for event in work(tools, log, command, folder):
             if event["event"] == "failed":
                 raise RuntimeError("{run}: {why}".format(**event))
     screen.say("The oracle, NumPy in float64, has trained.")
+    failed = train_all(todo, found, tools, wheel, folder)
+    screen.say("All done in {:.0f} s.\n".format(time.time() - screen.started))
+    screen.end()
+    return report(tools, folder, failed)
 
-    ready = queue.Queue()
+
+def train_all(todo, found, tools, wheel, folder):
+    """Trains in each environment as soon as it is installed. Returns the cells that failed in part or whole."""
+    failed, ready = [], queue.Queue()
     threading.Thread(target=install_all, args=(todo, found, tools, wheel, ready), daemon=True).start()
     for cell, python, outcome in iter(ready.get, None):
         screen.say("Python {}: {}{}".format(
             cell.python, contents(cell), "; installed in {:.0f} s".format(outcome) if python and outcome > 5 else ""))
         if python is None:
-            failures.append(cell)
+            failed.append(cell)
             screen.say("    not installed: {}".format(outcome))
             continue
-        for event in work(python, log_of(cell), "train", DEMO, cell.name, **cell.env):
+        for event in work(python, log_of(cell), "train", folder, cell.name, **cell.env):
             if event["event"] == "done":
                 screen.say("    {api}: trained in {seconds:.0f} s".format(**event))
             else:
-                failures.append(cell)
+                failed.append(cell)
                 screen.say("    {api}: {run} failed: {why}".format(**event))
-    screen.say("All done in {:.0f} s.\n".format(time.time() - screen.started))
-    screen.end()
+    return failed
 
-    strayed = subprocess.call([str(tools), str(EXAMPLES / "report.py"), str(DEMO)], env=CLEAN)
-    absent = [cell for cell in CELLS if cell.python not in found and (not wanted or cell.python in wanted)]
+
+def report(tools, folder, failed):
+    """Prints the table and the verdict, and draws the picture. Then the folder takes the place of the last run's."""
+    names = sorted({cell.name for cell in failed})
+    command = (tools, EXAMPLES / "report.py", folder, DEMO / "curves.png") + tuple(names)
+    code = start(command, env=CLEAN).wait()
+    if list(folder.glob("results/py*.npz")) and code in (AGREE, STRAYED):
+        shutil.rmtree(str(DEMO / "last"), ignore_errors=True)
+        folder.replace(DEMO / "last")
+    return code
+
+
+def tell_absent(absent):
     if absent:
-        print("No such Python here; get it (pyenv install 3.7, for example) and run this again:")
+        screen.say("No such Python here; get it (pyenv install 3.7, for example) and run this again:")
     for cell in sorted(absent, key=age):
-        print("    Python {:5} {}: {}".format(cell.python, contents(cell), cell.holds))
-    if failures:
-        print("Failed in part or whole: {}.".format(", ".join(sorted({cell.name for cell in failures}))))
-    return bool(strayed or failures or not todo)
+        screen.say("    Python {:5} {}: {}".format(cell.python, contents(cell), cell.holds))
 
 
 def versions(some):
@@ -296,12 +384,45 @@ def age(cell):
     return [int(part) for part in cell.python.split(".")]
 
 
-if __name__ == "__main__":
+def sentence(error):
+    """Returns what an error means for the user."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return full_disk(0)
+    return str(error) or type(error).__name__
+
+
+def wanted_python(text):
+    """Returns a version of a Python that the demo has a cell for."""
+    known = versions(CELLS)
+    if text not in known.split(", "):
+        raise argparse.ArgumentTypeError("{!r} is not a Python of this demo; it has {}".format(text, known))
+    return text
+
+
+def arguments(given=None):
+    """Returns the Pythons that the user names, an empty list for all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="demo.py [-h] [PYTHON ...]")
+    parser.add_argument("python", metavar="PYTHON", nargs="*", type=wanted_python, help=versions(CELLS))
+    return parser.parse_args(given).python
+
+
+def command(wanted):
+    """Runs the demo. However it ends, it says so in a sentence. Returns the exit code."""
     try:
-        sys.exit(main(sys.argv[1:]))
-    except RuntimeError as error:
+        return main(wanted)
+    except (RuntimeError, OSError) as error:
         screen.end()
-        sys.exit("\n" + str(error))
+        print("\n" + sentence(error), file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         screen.end()
-        sys.exit("\nStopped. What was installed is kept, what was half installed is made anew next time.")
+        print("\nStopped. What was installed and the results of the last run are kept. What was half installed is made "
+              "anew next time.", file=sys.stderr)
+        return 130
+    finally:
+        stop_children()
+
+
+if __name__ == "__main__":
+    sys.exit(command(arguments()))

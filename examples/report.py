@@ -2,24 +2,22 @@
 # not run: it needs matplotlib and the results of demo.py
 """Prints the table and the nearest words and draws the curves, from the results of worker.py. demo.py calls it:
 
-    python report.py FOLDER
+    python report.py FOLDER PICTURE [FAILED ...]
 
-Exits with 1 if an API differs from the oracle by more than rounding.
+FAILED are the environments that demo.py could not install or train. The last line is the verdict. Exits with 1 if it
+is no, and with 2 if the picture cannot be written.
 """
 import glob
 import json
 import os
 import sys
+import textwrap
 from collections import OrderedDict, namedtuple
 
-import matplotlib
+import numpy as np
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  # after choosing a backend that needs no screen
-import numpy as np  # noqa: E402
-
-import words  # noqa: E402
-import worker  # noqa: E402
+import words
+import worker
 
 BOUND = 1e-5  # more than rounding causes; a mistake in a rule causes far more
 ADAM, OWN = "digits, Adam", "digits, the API's own Adam"
@@ -50,27 +48,44 @@ def difference(result, oracle):
                for name, value in oracle.weights.items())
 
 
-def print_table(oracles, results, own):
-    rows = [("task", "API", "target", "Python", "framework",
-             "seconds", "final loss", "score", "off oracle", "API's own")]
+def short(framework):
+    """Returns names and versions in few letters: "tensorflow 2.15.1" as "TF 2.15"."""
+    parts = [part.split(" ") for part in framework.replace("tensorflow", "TF").split(", ")]
+    if parts[0][0] == "tf_keras":
+        parts = parts[:1]  # its TensorFlow has the same version
+    return ", ".join("%s %s" % (name, ".".join(version.split(".")[:2])) for name, version in parts)
+
+
+def table(oracles, results, own):
+    """Returns the lines of the table, none longer than 100."""
+    rows = [("API", "Python", "framework", "s", "loss", "score", "off by", "its own")]
+    groups = [(1, None)]
     for run in results:
         for result in [oracles[run]] + results[run]:
             stock = own.get((result.cell, result.api)) if run == ADAM else None
-            rows.append((run, result.api, result.target, result.python, result.framework, "%.1f" % result.seconds,
-                         "%.6f" % result.losses[-20:].mean(), "%.1f %%" % (100 * result.score),
-                         "" if result is oracles[run] else "%.1e" % difference(result, oracles[run]),
+            off = "oracle" if result is oracles[run] else "%.1e" % difference(result, oracles[run])
+            rows.append((result.api, ".".join(result.python.split(".")[:2]), short(result.framework),
+                         "%.1f" % result.seconds, "%.4f" % result.losses[-20:].mean(),
+                         "%.1f%%" % (100 * result.score), off,
                          "%.1e" % difference(stock, oracles[run]) if stock else ""))
+        groups.append((len(rows), run))
     widths = [max(map(len, column)) for column in zip(*rows)]
-    for number, row in enumerate(rows):
-        if number == 1 or number > 1 and row[0] != rows[number - 1][0]:
-            print("  ".join("-" * width for width in widths))
-        print("  ".join(cell.rjust(width) if place > 4 else cell.ljust(width)
-                        for place, (cell, width) in enumerate(zip(row, widths))).rstrip())
+    written = ["  ".join(text.rjust(width) if column > 2 else text.ljust(width)
+                         for column, (text, width) in enumerate(zip(row, widths))).rstrip() for row in rows]
+    lines = written[:1]
+    for (first, _), (last, run) in zip(groups, groups[1:]):
+        lines += [("-- %s " % run).ljust(len(written[0]), "-")] + written[first:last]
+    return lines
+
+
+def print_table(oracles, results, own):
+    print("\n".join(table(oracles, results, own)))
     print("""
-final loss  mean of the last 20 batches
-score       digits: {}; words: {}
-off oracle  largest max|difference| / max|weight| of a variable, against the same training in NumPy float64
-API's own   the same for the Adam that the API brings, with the same hypers
+loss     mean of the last 20 batches
+score    digits: {}; words: {}
+off by   largest max|difference| / max|weight| of a variable, against the same
+         training in NumPy float64, the oracle
+its own  the same for the Adam that the API brings, with the same hypers
 """.format(worker.digits.SCORE, words.SCORE))
 
 
@@ -93,7 +108,8 @@ def print_speed(results):
     by_hand = [result for result in results["words, by hand"] if (result.cell, result.api) in whole]
     ratios = ["%s on Python %s %.2f" % (result.api, result.python, result.seconds / whole[result.cell, result.api])
               for result in by_hand]
-    print("Seconds with gradients by hand / differentiated: %s\n" % "; ".join(ratios))
+    said = "Seconds with gradients by hand / differentiated: %s" % "; ".join(ratios)
+    print(textwrap.fill(said, 100, subsequent_indent="    ") + "\n")
 
 
 def smooth(losses, width=20):
@@ -106,6 +122,11 @@ def apart(result, oracle):
 
 def draw(oracles, results, own, path):
     """Draws the losses, which coincide, above, and their differences below."""
+    import matplotlib  # here, because the table and the verdict need none
+
+    matplotlib.use("Agg")  # it needs no screen
+    import matplotlib.pyplot as plt
+
     targets = list(OrderedDict.fromkeys(result.target for run in results.values() for result in run))
     colors = dict(zip(targets, plt.get_cmap("tab10").colors))
     figure, axes = plt.subplots(2, len(results), figsize=(18, 8.5), sharex="col", squeeze=False,
@@ -140,15 +161,40 @@ def draw(oracles, results, own, path):
     figure.savefig(path, dpi=100)
 
 
-if __name__ == "__main__":
-    folder = sys.argv[1]
+def verdict(oracles, results, failed):
+    """Returns (yes or no, the sentence that says so)."""
+    found = [(result, difference(result, oracles[run])) for run in results for result in results[run]]
+    strayed = ["%s of %s on %s" % (result.run, result.cell, result.api) for result, off in found if not off < BOUND]
+    if strayed or failed or not found:
+        causes = ["%d of %d results differ from the oracle by more than %.0e: %s" % (
+            len(strayed), len(found), BOUND, "; ".join(strayed))] if strayed else []
+        causes += ["failed in part or whole: %s" % ", ".join(failed)] if failed else []
+        return False, "No: %s." % ("; ".join(causes) or "nothing was trained")
+    apis = {(result.cell, result.api) for result, _ in found}
+    pythons = {result.python for result, _ in found}
+    said = "Yes: each definition gave the same weights on %d APIs of %d Python%s, within %.1e (allowed: %.0e)."
+    return True, said % (
+        len(apis), len(pythons), "s" * (len(pythons) > 1), max(off for _, off in found), BOUND)
+
+
+def main(folder, picture, failed):
     oracles, results, own = read_all(os.path.join(folder, "results"))
-    print_table(oracles, results, own)
-    print_neighbours(folder, oracles, results)
-    print_speed(results)
-    draw(oracles, results, own, os.path.join(folder, "curves.png"))
-    print("Curves: " + os.path.join(folder, "curves.png"))
-    strayed = [result for run in results for result in results[run] if not difference(result, oracles[run]) < BOUND]
-    for result in strayed:
-        print("%s strays from the oracle on %s of %s" % (result.run, result.api, result.cell))
-    sys.exit(bool(strayed))
+    if any(results.values()):
+        print_table(oracles, results, own)
+        print_neighbours(folder, oracles, results)
+        print_speed(results)
+        draw(oracles, results, own, picture + ".part.png")
+        os.replace(picture + ".part.png", picture)
+        print("Picture: " + picture)
+    yes, said = verdict(oracles, results, failed)
+    print(said)
+    return 0 if yes else 1
+
+
+if __name__ == "__main__":
+    try:
+        code = main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    except OSError as error:
+        print("No: the results cannot be read or the picture written: %s. The last run's are kept." % error)
+        code = 2
+    sys.exit(code)

@@ -253,7 +253,7 @@ def _row(name, values):
     if values is None:
         return (name, "never run") + ("",) * 6
     versions = ", ".join("%s %s" % item for item in values["versions"].items()
-                         if item[0] in ("python", "tensorflow", "keras", "tf_keras", "jax", "torch", "numpy"))
+                         if item[0] in ("python", "tensorflow", "keras", "tf_keras", "jax", "torch", "optax", "numpy"))
     counts = ["" if values[key] is None else str(values[key]) for key in ("passed", "failed", "skipped")]
     return (name, versions, values["when"], values["commit"][:9], *counts, "%.1f" % (values["seconds"] / 60.0))
 

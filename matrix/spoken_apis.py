@@ -13,6 +13,7 @@ Api = namedtuple("Api", "module package first end target line")
 
 FIT = "model.compile(Adam(1e-3).bind({}), \"mse\")"
 GRAPH = "train_op = Adam(1e-3).bind({}).minimize(loss, global_step)"
+TREES = "transform = Adam(1e-3).bind({})"
 ARRAYS = "Adam(1e-3).bind({}).apply_gradients([(grad, array)])"
 APIS = tuple(
     Api(module, package, first, end, target, line.format(module))
@@ -31,6 +32,7 @@ APIS = tuple(
         ("keras", "keras", "3", "4", "keras3", FIT),
         ("tf_keras", "tf_keras", "2.16", "3", "update_step", FIT),
         ("tf_keras.optimizers.legacy", "tf_keras", "2.16", "3", "optimizer_v2", FIT),
+        ("optax", "optax", "0.2", "1", "optax_transform", TREES),
         ("numpy", "numpy", "1.14", "3", "arrays", ARRAYS),
     ]
 )

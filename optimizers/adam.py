@@ -76,11 +76,10 @@ class Adam(Definition):
         new = {"m": m, "v": v}
         if self.amsgrad:
             v = new["v_hat"] = ops.maximum(slots.v_hat, v)
-        return rate * m / (ops.sqrt(v) + self._epsilon(ops, hyper, t)), new
-
-    def _epsilon(self, ops, hyper, t):
-        is_corrected = self.corrected_root and self.bias_correction
-        return hyper.epsilon * ops.sqrt(1 - hyper.beta_2**t) if is_corrected else hyper.epsilon
+        epsilon = hyper.epsilon
+        if self.corrected_root and self.bias_correction:
+            epsilon = epsilon * ops.sqrt(1 - hyper.beta_2**t)
+        return rate * m / (ops.sqrt(v) + epsilon), new
 
     def _rate(self, ops, hyper, t):
         if not self.bias_correction:

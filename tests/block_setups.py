@@ -438,12 +438,23 @@ def checkout(run):
     yield
 
 
-@setup
-def saved_state(run):
+def save_state():
     weights = np.ones(3)
     optimizer = Adam(0.1).bind(np)
     optimizer.apply_gradients([(np.ones(3), weights)])
     everstep.capture(optimizer, {"weights": weights}).save("run.npz")
+
+
+@setup
+def state_in_file(run):
+    save_state()
+    yield
+    assert "1 updates, 1 variables" in run.printed() and os.path.exists("run.safetensors")
+
+
+@setup
+def saved_state(run):
+    save_state()
     run.names.update(json=json, numpy=np, members=None)
     yield
     members = run.names["members"]

@@ -27,7 +27,7 @@ pytest.register_assert_rewrite("keras_suite", "runs")
 CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
 HALF = os.environ.get("EVERSTEP_HALF")  # 0 or 1, set by matrix/run.py: a quick cell runs half of its shared cases
 FULL = bool(os.environ.get("EVERSTEP_FULL"))
-FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras")
+FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras", "optax")
 INSTALLED = {}  # {package: installed version, or None if it is not installed}
 
 collect_ignore = [] if CELL in cells.read() and cells.read()[CELL].group == "clients" else ["clients"]

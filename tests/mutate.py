@@ -92,6 +92,8 @@ AREAS = {
     "keras_ops": (["compat/backends/on_keras.py"],
                   [("py313-k3jax", BACKENDS + " test_grouped.py " + NOISE),
                    ("py311-k3torch", "test_backends.py test_grouped.py test_keras3_backends.py")]),
+    "optax": (["compat/backends/on_jax.py", "compat/targets/optax*.py", "compat/checkpoints/in_trees.py"],
+              [("py313-k3jax", "test_optax.py")]),
     "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
     "port": (["compat/port/*.py"], [NUMPY, ("py311-tf2.15", "test_port*.py"), ("py37-tf1.15-k2.3", "test_port*.py")]),
     "testing": (["api/testing/*.py", "compat/ways/*.py"],

@@ -39,7 +39,7 @@ def ids(fixture):
 
 def test_there_is_a_file_of_every_kind():
     assert len(ALL) > 150
-    assert set(fixture.format for fixture in ALL) == set(crafted.FORMATS) - {"everstep"}
+    assert set(fixture.format for fixture in ALL) == set(crafted.FORMATS) - {"everstep", "safetensors", "torch"}
     assert set(fixture.api for fixture in ALL) == {"tf_train", "optimizer_v2", "get_updates", "update_step", "keras3"}
 
 

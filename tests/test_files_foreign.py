@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import everstep
-from crafted_files import TENSORFLOW, optional, read_bytes, tensorflow, write_bytes
+from crafted_files import TENSORFLOW, read_bytes, tensorflow, write_bytes
 from everstep.errors import FileError, StateError
 from harness import assert_same_arrays
 
@@ -61,17 +61,6 @@ def test_a_keras_file_that_was_cut_short(kept, tmp_path):
     path, whole = str(tmp_path / "model.keras"), read_bytes(ZIP)
     write_bytes(path, whole[: int(len(whole) * kept)])
     refused(path, "not a complete .keras file", "cut short", "copy it again")
-
-
-def test_a_file_of_torch_save(tmp_path):
-    torch, path = optional("torch"), str(tmp_path / "optimizer.pt")
-    if torch is not None:
-        torch.save({"state": {0: torch.ones(2)}}, path)
-    else:
-        with zipfile.ZipFile(path, "w") as archive:  # the names that PyTorch 2 gives its members
-            archive.writestr("optimizer/data.pkl", b"\x80\x02}q\x00.")
-            archive.writestr("optimizer/version", b"3\n")
-    refused(path, "torch.save", "everstep.capture(optimizer, variables)")
 
 
 def test_the_folder_of_an_unpacked_keras_file(tmp_path):

@@ -16,7 +16,7 @@ import generate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PACKAGE = os.path.dirname(os.path.abspath(everstep.__file__))
-FRAMEWORKS = {"h5py", "jax", "keras", "tensorflow", "tf_keras", "torch"}
+FRAMEWORKS = {"h5py", "jax", "keras", "optax", "tensorflow", "tf_keras", "torch"}
 
 
 def setup_cfg(section, key):

@@ -9,6 +9,7 @@ import pytest
 
 import everstep
 from everstep import cli, plots
+from everstep.optimizers import SophiaH
 
 
 class Recorder(object):
@@ -65,6 +66,11 @@ def test_a_definition_descends(figure, capsys):
     assert len(across) == 201 and figure.saved == "sgd.png"
     assert abs(figure.losses[0] - (2.2 ** 2 + 20 * 0.44 ** 2)) < 1e-9
     assert capsys.readouterr()[0].startswith("sgd.png is written: 200 steps of sgd(learning_rate=0.01) with ")
+
+
+def test_a_rule_of_several_gradients_descends():
+    points = plots.descent(SophiaH(0.03))
+    assert len(points) == plots.STEPS + 1 and plots.loss(points[-1]) < plots.loss(points[0]) / 100
 
 
 def test_without_a_rate_the_best_is_drawn(figure):

@@ -5,6 +5,7 @@ from __future__ import absolute_import, division, print_function
 import io
 import json
 import os
+import runpy
 
 import pytest
 
@@ -274,8 +275,14 @@ def test_lines_for_another_module(tmpdir):
     text = "everstep.optimizers.SGD(learning_rate=rate, momentum=0.9, rate_in_velocity=False, sparse='rows')"
     here, there = only(tmpdir, code), only(tmpdir, code, to="keras")
     assert (here.write, here.imports) == (text + ".bind(tf.train)", ["import everstep"])
-    assert there.write == text + ".replace(dense_ok=True).bind(keras)"
+    dense = text.replace("sparse='rows'", "sparse='rows', dense_ok=True")
+    assert there.write == dense + ".bind(keras)"
     assert there.imports == ["import everstep", "import keras"] and "expression" in there.notes[-1]
+    there = only(tmpdir, code, to="torch")
+    assert there.write == text + ".bind(torch.optim, params=model.named_parameters())"
+    assert there.imports == ["import everstep", "import torch"]
+    there = only(tmpdir, code, to="optax")
+    assert (there.write, there.imports[1:]) == (dense + ".bind(optax)", ["import optax"])
     named = only(tmpdir, "from tensorflow.keras.optimizers import Adam\nAdam()")
     assert (named.write[-15:], named.imports[1:]) == (".bind(tf.keras)", ["import tensorflow as tf"])
 
@@ -326,6 +333,53 @@ def test_the_command(tmpdir, capsys):
     assert "--on takes NAME==VERSION" in capsys.readouterr()[1]
     assert cli.main(["scan", os.path.join(str(tmpdir), "missing")]) == 2
     assert "there is no file or folder" in capsys.readouterr()[1]
+
+
+@needs_parser
+def test_the_picture_in_the_docs_is_current():
+    """If not: python tests/make/scan_picture.py"""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    drawn = runpy.run_path(os.path.join(root, "tests", "make", "scan_picture.py"))["picture"]()
+    with io.open(os.path.join(root, "docs", "scan.svg"), encoding="utf-8") as file:
+        assert file.read() == drawn
+
+
+@needs_parser
+def test_the_page(tmpdir, capsys):
+    from html.parser import HTMLParser
+
+    class Reader(HTMLParser):
+        """Checks that elements close in order, and collects rows of texts, attributes and scripts."""
+        open_now, rows, attributes = [], [], []  # type: list, list, list
+
+        def handle_starttag(self, tag, attrs):
+            self.attributes.extend(attrs)
+            if tag not in ("meta", "input"):
+                self.open_now.append(tag)
+            if tag == "tr":
+                self.rows.append("")
+
+        def handle_endtag(self, tag):
+            assert self.open_now.pop() == tag
+
+        def handle_data(self, data):
+            if "td" in self.open_now:
+                self.rows[-1] += data + " "
+
+    path = written(tmpdir, "a<b>&.py", TF + "tf.train.AdamOptimizer(1e-3 if x < 2 else 1)\ngetattr(tf.train, x)(1)\n")
+    page = os.path.join(str(tmpdir), "page.html")
+    assert cli.main(["scan", "--html", page, path]) == 0
+    assert capsys.readouterr()[0] == "written: {}\n".format(page)
+    with io.open(page, encoding="utf-8") as file:
+        text = file.read()
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open_now == [] and not any(name in ("src", "href", "action") for name, _ in reader.attributes)
+    assert "url(" not in text and "import" not in text.partition("<script>")[2]
+    found, unknown = reader.rows[-2:]
+    assert found.startswith(path + ":2:1 construction tf.train.AdamOptimizer TF 1.4 to 1.15 (not the newest)")
+    assert "learning_rate=1e-3 if x < 2 else 1, epsilon=1e-08).bind(tf.train)" in found
+    assert "epsilon is 1e-07, here 1e-08" in found and "any optimizer of tf.train" in unknown
 
 
 @pytest.mark.skipif(parsing.tree_sitter is not None, reason="the parser is installed")

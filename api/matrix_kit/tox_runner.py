@@ -32,7 +32,7 @@ except ImportError:  # Python 2 imports this file, but does not run cells
 HERE = os.path.dirname(os.path.abspath(__file__))
 OK, FAILED, MISSING, NO_TIME, STOPPED = "ok", "FAILED", "no such Python", "no time left", "stopped"
 RESERVE = 1.25  # times its usual seconds has to be left for a cell that ends in time
-RECORDED = ("numpy", "h5py", "protobuf", "tensorflow", "keras", "tf_keras", "jax", "jaxlib", "torch")
+RECORDED = ("numpy", "h5py", "protobuf", "tensorflow", "keras", "tf_keras", "jax", "jaxlib", "torch", "optax")
 
 
 class Result(collections.namedtuple("Result", "cell status versions passed failed skipped seconds")):

@@ -31,6 +31,7 @@ _WRAPPER_NOTES = {
     "workers": "it takes a bound definition, see docs/wrappers.md",
     "several optimizers": "everstep.partition of the definitions does the same",
 }
+IS_INSTANCE = "an optimizer of everstep is no instance of it"
 _LITERALS = ("string", "concatenated_string")
 
 
@@ -57,11 +58,13 @@ class Calls(Finder):
             place = None if each is None or isinstance(each, OwnClass) else place_of(each)
             if place is not None:
                 _CALLED[place.kind](self, node, function, place, Arguments(node))
+            elif self.may_be_stock(function) and isinstance(each, str) and _looks_like_stock(each):
+                self.not_understood(node, "{}: {} is not among the scanned files".format(one_line(function), each))
         if function.type == "attribute" and text_of(function.child_by_field_name("attribute")) == "compile":
             self._compile(node, function, Arguments(node))
 
     def _construction(self, node, function, place, arguments):
-        self.add_stock(node, "construction", shown(place.module, place.name), place, arguments, function)
+        self.add_stock(node, "construction", shown(place.module, place.name), place, arguments, node)
 
     def _unsupported(self, node, function, place, arguments):
         self.add(node, "construction", shown(place.module, place.name), spans=place.spans,
@@ -89,19 +92,19 @@ class Calls(Finder):
         given = arguments.get("identifier", 0)
         known, name = literal(given) if given is not None else (False, None)
         if known and _KERAS_NAMES.get(str(name).lower()):
-            self._named(given, "optimizers.get({!r})".format(str(name)), name, place.module, function)
+            self._named(given, "optimizers.get({!r})".format(str(name)), name, place.module, node)
         else:
             what = one_line(given) if given is not None else "nothing"
             self.not_understood(node, "{} gets {}, which may be any optimizer".format(one_line(function), what))
 
-    def _named(self, node, what, name, module, function=None):
-        """Adds a text that stands for a Keras class with its defaults."""
+    def _named(self, node, what, name, module, replaced):
+        """Adds a text that stands for a Keras class with its defaults. replaced: see `add_stock`."""
         place = place_of("{}.{}".format(module, _KERAS_NAMES[str(name).lower()]))
         if place is None:
             self.not_understood(node, "{} has no optimizer {!r}".format(shown(module), str(name)))
         else:
             self.add_stock(node, "string", "{}: {}".format(what, shown(module, place.name)), place,
-                           Arguments(Chunk("f()").root.named_children[0].named_children[0]), function)
+                           Arguments(Chunk("f()").root.named_children[0].named_children[0]), replaced)
 
     def _compile(self, node, function, arguments):
         """`model.compile(optimizer="adam")`."""
@@ -130,7 +133,8 @@ class Calls(Finder):
                 name, "the file uses {}".format(" and ".join(map(shown, kinds))) if kinds else
                 "which Keras the model is of does not stand in this file"))
         for kind in kinds if len(kinds) == 1 else ():
-            self._named(node, "compile({!r})".format(name), name, kind + ".optimizers")
+            is_argument = node.parent.type in ("argument_list", "keyword_argument")
+            self._named(node, "compile({!r})".format(name), name, kind + ".optimizers", node if is_argument else None)
 
     def _texts(self, node):
         """Returns [(node, text)] of an expression that is a text, or a name of texts; None if it may be more."""
@@ -149,7 +153,9 @@ class Calls(Finder):
         """Returns whether an expression is a call that is found elsewhere, or a name of such calls."""
         node = bare(node)
         if node.type == "call":
-            return any(self.is_optimizer(each) for each in self.module.resolved(node.child_by_field_name("function")))
+            function = node.child_by_field_name("function")
+            is_ours = text_of(function.child_by_field_name("attribute") or function) == "bind"
+            return is_ours or any(self.is_optimizer(each) for each in self.module.resolved(function))
         values = self.module.values(node) if node.type in ("identifier", "attribute") else []
         return bool(values) and all(value.type == "call" and self._is_made_here(value) for value, _ in values)
 
@@ -190,22 +196,29 @@ class Calls(Finder):
     def _name(self, node):
         """A stock class that is named without a call: in a table, as an argument, for isinstance."""
         parent = node.parent
-        if parent is None or not self.may_be_stock(node) or _is_part_of_name(node, parent):
+        if parent is None or not self.may_be_stock(node) or _is_part_of_name(node, parent) or _is_called(node):
             return
         for each in self.module.resolved(node):
             place = None if each is None or isinstance(each, OwnClass) else place_of(each)
             if place is not None and place.kind in ("optimizer", "unsupported"):
                 is_private = place.detail == "private"
-                self.add(node, "name", shown(place.module, place.name), spans=() if is_private else place.spans, notes=[
-                    "named without a call: its arguments are not known" if place.kind == "optimizer" else
-                    "no definition: " + place.detail])
+                notes = ["named without a call: its arguments are not known" if place.kind == "optimizer" else
+                         "no definition: " + place.detail]
+                self.add(node, "name", shown(place.module, place.name), spans=() if is_private else place.spans,
+                         notes=notes + [IS_INSTANCE] * _is_asked_for(node))
+
+
+def _looks_like_stock(dotted):
+    """Returns whether a name is what a module of the code may have from TensorFlow or Keras."""
+    parts = dotted.split(".")
+    return "keras" in parts[:-1] or parts[-2:-1] == ["train"] and parts[-1].endswith("Optimizer")
 
 
 def _is_part_of_name(node, parent):
     """Returns whether a name is looked at as a part of something else: of a call, an import, a longer name, a class."""
-    if parent.type == "call" and parent.child_by_field_name("function") == node:
-        return True
-    if parent.type == "attribute" or parent.type == "argument_list" and parent.parent.type == "class_definition":
+    is_base = parent.type == "argument_list" and (parent.parent.type == "class_definition" or text_of(
+        parent.parent.child_by_field_name("function")) == "super")
+    if parent.type in ("attribute", "ERROR") or is_base:
         return True
     while parent is not None and parent.type in ("dotted_name", "aliased_import"):
         parent = parent.parent
@@ -215,6 +228,23 @@ def _is_part_of_name(node, parent):
         return True
     left = parent.child_by_field_name("left") or parent.child_by_field_name("name") if parent is not None else None
     return left == node and parent.type in ("assignment", "keyword_argument", "named_expression", "default_parameter")
+
+
+def _is_asked_for(node):
+    """Returns whether a name stands in a call such as isinstance(optimizer, (A, B))."""
+    while node.parent is not None and node.parent.type in ("tuple", "argument_list"):
+        node = node.parent
+    return node.parent is not None and node.parent.type == "call" and text_of(
+        node.parent.child_by_field_name("function")).lower().endswith(("isinstance", "issubclass"))
+
+
+def _is_called(node):
+    """Returns whether a name is called, alone or as one of several: `(A if x else B)(0.1)`."""
+    while node.parent is not None and node.parent.type in ("parenthesized_expression", "conditional_expression",
+                                                           "boolean_operator"):
+        node = node.parent
+    return node.parent is not None and node.parent.type == "call" and \
+        node.parent.child_by_field_name("function") == node
 
 
 _CALLED = {

@@ -41,6 +41,10 @@ class Classes(Finder):
         places = [place for base in bases(node) for each in self.module.resolved(base, scope)
                   for place in self.places_behind(each)]
         if not places:
+            decide = [name for name, _ in _methods(node) if name in _DECIDE]
+            if decide and bases(node):
+                self.not_understood(node, "class {} has {} of an optimizer, but what it extends is not known".format(
+                    text_of(node.child_by_field_name("name")), decide[0]))
             return
         place = places[0]
         hooks, steps = [], 2
@@ -71,7 +75,7 @@ class Classes(Finder):
         if not is_private and name not in _PUBLIC:
             return
         holder = node.child_by_field_name("object")
-        if holder.type not in ("identifier", "attribute"):
+        if holder.type not in ("identifier", "attribute", "call"):
             return
         place = self._made(holder)
         if place is None or _is_assigned(node):
@@ -86,7 +90,8 @@ class Classes(Finder):
     def _made(self, holder):
         """Returns the `Place` of the optimizer that a name was assigned; None if it may be something else."""
         places = []
-        for value, scope in self.module.values(holder):
+        made = [(holder, None)] if holder.type == "call" else self.module.values(holder)
+        for value, scope in made:
             if value.type != "call":
                 return None
             for each in self.module.resolved(value.child_by_field_name("function"), scope):

@@ -16,8 +16,10 @@ _COOKIE = re.compile(br"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # https://peps
 _MAGIC_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun")  # the rest of these cells is Python
 
 # chunks: [(number of the first line, text)]: one of a Python file, one for each code cell of a notebook. notes: [(line,
-# why)] of what cannot be read.
-Source = namedtuple("Source", "path chunks notes")
+# why)] of what cannot be read. content: the bytes of the file.
+Source = namedtuple("Source", "path chunks notes content")
+# How the bytes of a file become text: its byte order mark and encoding.
+Decoded = namedtuple("Decoded", "mark encoding text")
 
 
 def found(paths):
@@ -44,26 +46,26 @@ def read(path):
         with io.open(path, "rb") as file:
             content = file.read()
     except (IOError, OSError) as error:
-        return Source(path, [], [(1, "the file cannot be read: {}".format(error.strerror or error))])
+        return Source(path, [], [(1, "the file cannot be read: {}".format(error.strerror or error))], b"")
     if path.endswith(".ipynb"):
         return _notebook(path, content)
-    return Source(path, [(1, _lines(decoded(content)))], [])
+    return Source(path, [(1, _lines(decoded(content).text))], [], content)
 
 
 def decoded(content):
-    """Returns the text of a Python file: by its byte order mark, its coding line, else UTF-8, else Latin-1.
+    """Returns the `Decoded` of a Python file: by its byte order mark, its coding line, else UTF-8, else Latin-1.
 
     Python 2 read other bytes in comments without a complaint, so that old files have them.
     """
     if content.startswith(codecs.BOM_UTF8):
-        return content[len(codecs.BOM_UTF8):].decode("utf-8", "replace")
+        return Decoded(codecs.BOM_UTF8, "utf-8", content[len(codecs.BOM_UTF8):].decode("utf-8", "replace"))
     named = [match.group(1).decode("ascii") for match in map(_COOKIE.match, content.split(b"\n", 2)[:2]) if match]
     for encoding in named[:1] + ["utf-8"]:
         try:
-            return content.decode(encoding)
+            return Decoded(b"", encoding, content.decode(encoding))
         except (LookupError, UnicodeDecodeError):
             continue
-    return content.decode("latin-1")
+    return Decoded(b"", "latin-1", content.decode("latin-1"))
 
 
 def _lines(text):
@@ -73,22 +75,27 @@ def _lines(text):
 
 def _notebook(path, content):
     try:
-        notebook = json.loads(decoded(content))
-        cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]  # up to version 3
-        sources = [cell.get("source", cell.get("input", "")) for cell in cells if cell["cell_type"] == "code"]
+        notebook = json.loads(decoded(content).text)
+        sources = ["".join(cell.get("source", cell.get("input", ""))) for cell in code_cells(notebook)]
         language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
     except (ValueError, LookupError, TypeError, AttributeError):
-        return Source(path, [], [(1, "the notebook cannot be read: it is not JSON with cells")])
+        return Source(path, [], [(1, "the notebook cannot be read: it is not JSON with cells")], content)
     if language.lower() != "python":
-        return Source(path, [], [(1, "a notebook of {}".format(language))])
+        return Source(path, [], [(1, "a notebook of {}".format(language))], content)
     chunks, notes, line = [], [], 1
     for source in sources:
-        text = _lines("".join(source))
+        text = _lines(source)
         text, not_python = _without_magics(text[:-1] if text.endswith("\n") else text)
         chunks.append((line, text))
         notes += [(line + place, why) for place, why in not_python]
         line += text.count("\n") + 1
-    return Source(path, chunks, notes)
+    return Source(path, chunks, notes, content)
+
+
+def code_cells(notebook):
+    """Returns the cells of a notebook that hold code."""
+    cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]  # up to version 3
+    return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
 def _without_magics(cell):

@@ -3,28 +3,17 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.stock.table import STOCK, UNSUPPORTED
 from everstep.compat.stock.third_party import OTHERS
-from everstep.scan.findings import Finding, NotUnderstood
+from everstep.scan.findings import Edit, Finding, NotUnderstood
 from everstep.scan.meaning import meaning
 from everstep.scan.names import OwnClass
-from everstep.scan.parsing import literal, text_of
+from everstep.scan.parsing import one_line, text_of
 from everstep.scan.places import canonical, place_of
+from everstep.scan.spelling import Line, begins
 from everstep.scan.versions import newest, ranges
 
 _CLASSES = frozenset([entry.native for entry in STOCK + tuple(OTHERS.values())] + list(UNSUPPORTED) +
-                     ["AdamWeightDecay"])
+                     ["AdamWeightDecay", "ScipyOptimizerInterface", "ExternalOptimizerInterface"])
 _KERAS_ROOTS = ("tensorflow.keras", "keras", "tf_keras")
-# {module of a stock class: the module to bind to}
-_BOUND_TO = {
-    "tensorflow.contrib.opt": "tensorflow.train", "tensorflow.keras.optimizers": "tensorflow.keras",
-    "tensorflow.compat.v1.keras.optimizers": "tensorflow.compat.v1.keras", "tensorflow.optimizers": "tensorflow.keras",
-    "tensorflow.contrib.keras.optimizers": "tensorflow.contrib.keras", "keras.optimizers": "keras",
-    "tensorflow.optimizers.legacy": "tensorflow.keras.optimizers.legacy", "tf_keras.optimizers": "tf_keras",
-    "tensorflow.keras.optimizers.experimental": "tensorflow.keras", "tensorflow_addons.optimizers": "tensorflow.keras",
-    "transformers": "tensorflow.keras",
-}
-TO = {"tf.train": "tensorflow.train", "tf.compat.v1.train": "tensorflow.compat.v1.train",
-      "tf.keras": "tensorflow.keras", "keras": "keras", "tf_keras": "tf_keras"}
-_IMPORTS = {"tensorflow": "import tensorflow as tf", "keras": "import keras", "tf_keras": "import tf_keras"}
 
 
 class Finder(object):
@@ -34,36 +23,38 @@ class Finder(object):
         module: the `Module` of names.
         found: a list for `Finding`s.
         unknown: a list for `NotUnderstood`s.
+        edits: a list for `Edit`s.
         on: `{product: version}` that the code runs on now; None if that is not known.
-        to: the module to write lines for, a key of `TO`; None for the one that the code uses.
+        to: the module to write lines for, a key of `spelling.TO`; None for the one that the code uses.
     """
 
-    def __init__(self, module, found, unknown, on=None, to=None):
-        self.module, self._found, self._unknown, self._on, self._to = module, found, unknown, on, to
+    def __init__(self, module, found, unknown, edits, on=None, to=None):
+        self.module, self._found, self._unknown, self._edits, self._on, self._to = module, found, unknown, edits, on, to
         self.chunk = None
-        self._kinds = None
-        self._aliases = None
+        self._kinds, self._line = None, Line(module, to)
 
     def add(self, node, kind, what, definition=None, definitions=(), spans=(), works_on=None, changes=(), write=None,
             imports=(), notes=()):
         line, column = self.chunk.place(node)
         notes = list(notes)
-        if _under_error(node):
+        if under_error(node):
             notes.append("the code around it does not parse")
         needs = ["import everstep"] * bool(write and write.startswith("everstep.")) + list(imports)
-        self._found.append(Finding(
+        finding = Finding(
             self.module.path, line, column, kind, what, definition, [list(each) for each in definitions],
-            ranges(spans) if works_on is None else works_on, list(changes), write, needs, notes, _broken(spans)))
+            ranges(spans) if works_on is None else works_on, list(changes), write, needs, notes, _broken(spans))
+        self._found.append(finding)
+        return finding
 
     def not_understood(self, node, why):
         line, column = self.chunk.place(node)
         self._unknown.append(NotUnderstood(self.module.path, line, column, why))
 
-    def add_stock(self, node, kind, what, place, arguments, function, global_norm="", extra=()):
+    def add_stock(self, node, kind, what, place, arguments, replaced, global_norm="", extra=()):
         """Adds what stands for a stock class with arguments.
 
         Args:
-            function: the node of the class's name in a call; None if there is none.
+            replaced: the node that the new line replaces; None if an edit of one place is not enough.
             global_norm: text of a bound that clips around it; "" if none does.
         """
         means = meaning(place, arguments, self._on)
@@ -72,42 +63,19 @@ class Finder(object):
             around = "everstep.clip({}, global_norm=%s)" % global_norm.replace("{", "{{").replace("}", "}}")
             definition = definition and around.format(definition)
             definitions = [(versions, around.format(text)) for versions, text in definitions if text]
-        write, imports = None, []
+        write, imports, why = None, [], "there is no definition for it"
         if definition is not None:
-            write, imports = self._line(definition, place, means.sparse)
-            rate = arguments.get("learning_rate", 0)
-            if self._to and rate is not None and not literal(rate)[0]:
+            write, imports, why = self._line.written(definition, place, means, arguments, node)
+            if self._to and self._line.moves_rate(arguments):
                 notes.append("its learning rate is an expression: on another API give a number or an everstep schedule")
         elif definitions:
-            notes.append("what it computes depends on the version: say which one the code runs on, with --on")
-        self.add(node, kind, what, definition, definitions, means.spans, means.works_on, means.changes, write, imports,
-                 notes)
-
-    def _line(self, definition, place, sparse):
-        """Returns (the line that makes the optimizer, the imports that it needs)."""
-        target = TO[self._to] if self._to else _BOUND_TO.get(_public(place), _public(place))
-        name, imports = self._spelled(target)
-        dense = ".replace(dense_ok=True)" if self._to == "keras" and sparse not in (None, "exact") else ""
-        return "{}{}.bind({})".format(definition, dense, name), imports
-
-    def _spelled(self, dotted):
-        """Returns (a module as this file can write it, the imports that it lacks)."""
-        best = max((each for each in self._imported().items() if _begins(dotted, each[1])),
-                   key=lambda each: len(each[1]), default=None)
-        if best is not None:
-            return best[0] + dotted[len(best[1]):], []
-        root = dotted.split(".")[0]
-        return ("tf" + dotted[len(root):] if root == "tensorflow" else dotted), [_IMPORTS[root]]
-
-    def _imported(self):
-        """Returns `{name: module}` of the file's imports of frameworks."""
-        if self._aliases is None:
-            self._aliases = {}
-            for name, bounds in self.module.scope.bound.items():
-                followed = self.module.followed(bounds[0].value) if bounds[0].kind == "import" else []
-                if len(bounds) == len(followed) == 1 and followed[0] and not isinstance(followed[0], OwnClass):
-                    self._aliases[name] = canonical(followed[0])
-        return self._aliases
+            why = "what it computes depends on the version: say which one the code runs on, with --on"
+            notes.append(why)
+        found = self.add(node, kind, what, definition, definitions, means.spans, means.works_on, means.changes, write,
+                         imports, notes)
+        if why is None and replaced is None:
+            why = "it takes more than a new line: {}".format(one_line(node))
+        self._edits.append(Edit(found, self.chunk, replaced if replaced is not None else node, why))
 
     def keras_kinds(self):
         """Returns the Keras modules that this file uses: `tensorflow.keras`, `keras`, `tf_keras`."""
@@ -122,7 +90,7 @@ class Finder(object):
                 followed.update(each for each in self.module.followed(name) if isinstance(each, str))
             followed.update(self.module.attributes_named("keras"))
             followed = set(canonical(each).replace("tensorflow.python.keras", "tensorflow.keras") for each in followed)
-            self._kinds = [root for root in _KERAS_ROOTS if any(_begins(each, root) for each in followed)]
+            self._kinds = [root for root in _KERAS_ROOTS if any(begins(each, root) for each in followed)]
         return self._kinds
 
     def may_be_stock(self, node):
@@ -157,28 +125,22 @@ def bases(node):
     return [each for each in listed.named_children if each.type != "keyword_argument"] if listed is not None else []
 
 
-def _public(place):
-    if place.detail != "private":
-        return place.module
-    if place.module.startswith("tensorflow.python.training."):
-        return "tensorflow.train"
-    if place.module.startswith("tensorflow.contrib.opt."):
-        return "tensorflow.contrib.opt"
-    return ("tensorflow.keras" if place.module.startswith("tensorflow") else place.module.partition(".")[0]) + \
-        ".optimizers"
-
-
-def _begins(dotted, module):
-    return dotted == module or dotted.startswith(module + ".")
-
-
 def _broken(spans):
     """Returns whether the newest version of a package does not have something. Not where nothing is known."""
     products = set(span.product for span in spans)
     return bool(spans) and not any(span.holds(newest(span.product)) for span in spans if span.product in products)
 
 
-def _under_error(node):
+def in_broken_statement(node):
+    """Returns whether the statement that a node stands in has an error, or an error is around it."""
+    statement = node
+    while statement.parent is not None and not statement.type.endswith("_statement"):
+        statement = statement.parent
+    return under_error(node) or statement.type.endswith("_statement") and statement.has_error
+
+
+def under_error(node):
+    """Returns whether a node stands in code that does not parse."""
     while node is not None:
         if node.type == "ERROR":
             return True

@@ -12,7 +12,8 @@ class Finding(_Fields):
 
     Attributes:
         file, line, column: where; columns are characters from 1.
-        kind: construction, name, string, schedule, wrapper, class, private or call.
+        kind: construction, name, string, schedule, wrapper, class, private, call, by hand
+            or state.
         what: the name of it.
         definition: text of the definition that computes the same; None if there is none, or several.
         definitions: [[versions, definition]] where it depends on the version.
@@ -27,5 +28,8 @@ class Finding(_Fields):
 
 # What could not be followed. why: a text.
 NotUnderstood = namedtuple("NotUnderstood", "file line column why")
-# files: how many were read. findings: [Finding]. not_understood: [NotUnderstood].
-Report = namedtuple("Report", "files findings not_understood")
+# A new line in the place of a node. finding: the Finding, which has the line; chunk: the Chunk; why: why it cannot be
+# written, None if it can.
+Edit = namedtuple("Edit", "finding chunk node why")
+# files: how many were read. findings: [Finding]. not_understood: [NotUnderstood]. edits: [Edit]. modules: [Module].
+Report = namedtuple("Report", "files findings not_understood edits modules")

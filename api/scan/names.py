@@ -47,10 +47,11 @@ class Module(object):
     Attributes:
         scope: the names of the module.
         scopes: `{id of a node: Scope}` of the nodes that open one.
+        content: the bytes of the file.
     """
 
-    def __init__(self, path, chunks, project):
-        self.path, self.chunks, self._project = path, chunks, project
+    def __init__(self, path, chunks, project, content=b""):
+        self.path, self.chunks, self._project, self.content = path, chunks, project, content
         self.package = _dotted_folder(path)
         self.scope = Scope("module", None, self)
         self.scopes = {}
@@ -134,7 +135,8 @@ class Module(object):
         if called == "getattr" and len(given) >= 2:
             known, name = literal(given[1])
             if known and isinstance(name, str):
-                return self._below(self.resolved(given[0], scope, depth + 1), name, depth)
+                default = self.resolved(given[2], scope, depth + 1) if len(given) > 2 else []
+                return _unique(self._below(self.resolved(given[0], scope, depth + 1), name, depth) + default)
         if called.endswith("import_module") and len(given) == 1:
             known, name = literal(given[0])
             if known and isinstance(name, str):
@@ -155,14 +157,21 @@ class Module(object):
 
     def _of_module(self, name, depth):
         if name in self.scope.bound:
-            return self._of_bounds(self.scope.bound[name], depth)
+            return self._of_bounds(self.scope.bound[name], depth, name)
         starred = [each for star in self.scope.stars
                    for each in self._project.followed(star + "." + name, self, depth + 1)]
         return _unique(starred) or [None]
 
-    def _of_bounds(self, bounds, depth):
+    def _of_bounds(self, bounds, depth, name=None):
         found = []
         for bound in bounds:
+            below = _attributes_of(bound, name)
+            if below:  # tf = tf.compat.v1
+                moved = found
+                for attribute in below:
+                    moved = self._below(moved, attribute, depth)
+                found = moved if _is_always_run(bound.value) else found + moved
+                continue
             if bound.kind == "import":
                 found += self._project.followed(bound.value, self, depth + 1)
             elif bound.kind == "value":
@@ -235,6 +244,24 @@ class Project(object):
                 found = other._below(found, name, depth + 1)
             return found
         return [".".join(parts)]
+
+
+def _attributes_of(bound, name):
+    """Returns the attributes in `name.a.b` that the name itself is assigned; () if it is another value."""
+    if bound.kind != "value" or name is None:
+        return ()
+    node, attributes = bare(bound.value), []
+    while node.type == "attribute":
+        attributes.insert(0, text_of(node.child_by_field_name("attribute")))
+        node = node.child_by_field_name("object")
+    return attributes if node.type == "identifier" and text_of(node) == name else ()
+
+
+def _is_always_run(node):
+    """Returns whether an assigned value stands in a statement of the module itself, not of an `if` or `try`."""
+    while node.parent is not None and node.parent.type in ("assignment", "expression_statement"):
+        node = node.parent
+    return node.parent is not None and node.parent.type == "module"
 
 
 def _is_name(value):

@@ -37,12 +37,24 @@ class Chunk(object):
 
     Attributes:
         root: the node of the whole. Nodes know their own text.
+        text: the code.
     """
 
     def __init__(self, text, first_line=1):
-        self._content, self._first_line = text.encode("utf-8", "replace"), first_line
+        self.text, self._content, self._first_line = text, text.encode("utf-8", "replace"), first_line
+        self._characters = []  # type: list[int]
         self._tree = _parser().parse(self._content)
         self.root = self._tree.root_node
+
+    def span(self, node):
+        """Returns (first, end) of a node: how many characters of the text are before it, and before its end."""
+        if len(self.text) == len(self._content):
+            return node.start_byte, node.end_byte
+        if not self._characters:
+            for number, character in enumerate(self.text):
+                self._characters += [number] * len(character.encode("utf-8", "replace"))
+            self._characters.append(len(self.text))
+        return self._characters[node.start_byte], self._characters[node.end_byte]
 
     def place(self, node):
         """Returns (line, column) of a node, in characters from 1. tree-sitter counts bytes."""

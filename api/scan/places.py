@@ -89,8 +89,10 @@ _WRAPPERS = {
     "tensorflow.keras.mixed_precision.LossScaleOptimizer": "loss scale",
     "tensorflow.keras.mixed_precision.experimental.LossScaleOptimizer": "loss scale",
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer": "loss scale",
+    "tensorflow.mixed_precision.enable_mixed_precision_graph_rewrite": "loss scale",
     "tensorflow.clip_by_global_norm": "clipping",
 }
+_INTERFACES = ("ScipyOptimizerInterface", "ExternalOptimizerInterface")  # tf.contrib.opt
 _TRAIN_WRAPPERS = {
     "SyncReplicasOptimizer": "replicas", "ExponentialMovingAverage": "averages", "AGNOptimizer": "workers",
     "ElasticAverageOptimizer": "workers", "ModelAverageOptimizer": "workers", "DropStaleGradientOptimizer": "workers",
@@ -114,8 +116,9 @@ def place_of(dotted):
     if name.startswith(_PRIVATE):
         return _private(name)
     module, _, last = name.rpartition(".")
-    if name in _WRAPPERS:
-        return Place("wrapper", module, last, (), _WRAPPERS[name])
+    wraps = _WRAPPERS.get(name.replace("tensorflow.compat.v1.", "tensorflow."))
+    if wraps:
+        return Place("wrapper", module, last, (), wraps)
     if name.endswith("contrib.layers.optimize_loss") or name == "tf_slim.optimize_loss":
         return Place("optimize_loss", module, last, (Span("TF", "1.4", "1.15", "tf_train"),), "")
     if module in SCHEDULES and last in KERAS_SCHEDULES:
@@ -143,7 +146,7 @@ def _in_module(module, name):
         return Place("schedule", module, name, spans, "")
     if name == "Optimizer" and module not in ("transformers", "tensorflow_addons.optimizers", "tensorflow.contrib.opt"):
         return Place("base", module, name, spans, "")
-    if name == "get" and not is_train and module.endswith("optimizers"):
+    if name in ("get", "deserialize", "optimizer_from_config") and not is_train and module.endswith("optimizers"):
         return Place("get", module, name, spans, "")
     if module == "transformers":
         return Place("optimizer", module, name, spans, "") if name == "AdamWeightDecay" else None
@@ -154,6 +157,8 @@ def _in_module(module, name):
                     and (entry.home == "tf.contrib.opt") == (module == "tensorflow.contrib.opt"))
     if known:
         return Place("optimizer", module, name, spans, "")
+    if module == "tensorflow.contrib.opt" and name in _INTERFACES:
+        return Place("unsupported", module, name, spans, "it runs a minimizer of another package, not steps")
     if name in UNSUPPORTED and not name.startswith("_"):
         return Place("unsupported", module, name, spans, UNSUPPORTED[name])
     return None
@@ -192,7 +197,8 @@ def _private(name):
         if place is not None and "optimizer_v2" in module:
             place = place._replace(spans=tuple(span for span in place.spans if span.target == "optimizer_v2"))
         if place is not None:
-            return place._replace(module=module, name=last, detail="private")
+            is_class = place.kind in ("optimizer", "base")  # the detail of others says what they are
+            return place._replace(module=module, name=last, **(dict(detail="private") if is_class else dict(spans=())))
     return None
 
 

@@ -2,11 +2,13 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.scan import files
+from everstep.scan.by_hand import ByHand
 from everstep.scan.calls import Calls
 from everstep.scan.classes import Classes
 from everstep.scan.findings import NotUnderstood, Report
 from everstep.scan.names import Module, Project
 from everstep.scan.parsing import Chunk, check_parser, one_line, walk
+from everstep.scan.states import States
 
 _SHOWN = 40  # characters of what does not parse
 
@@ -18,23 +20,23 @@ def scan(paths, on=None, to=None):
         paths: the files and folders.
         on: `{product: version}` that the code runs on now, such as `{"TF": "2.3"}`. It decides where what an optimizer
             computes depends on the version. Default None: not known.
-        to: the module to write lines for: tf.train, tf.compat.v1.train, tf.keras, keras or tf_keras. Default None: the
-            one that the code uses.
+        to: the module to write lines for: tf.train, tf.compat.v1.train, tf.keras, keras, tf_keras, torch or optax.
+            Default None: the one that the code uses.
 
     Raises:
         FileError: a path does not exist.
         UnsupportedError: the parser is not installed.
     """
     check_parser()
-    findings, unknown, project, modules = [], [], Project(), []
+    findings, unknown, edits, project, modules = [], [], [], Project(), []
     for path in _unique(files.found(paths)):
         source = files.read(path)
         unknown += [NotUnderstood(path, line, 1, why) for line, why in source.notes]
-        module = Module(path, [Chunk(text, line) for line, text in source.chunks], project)
+        module = Module(path, [Chunk(text, line) for line, text in source.chunks], project, source.content)
         project.add(module)
         modules.append(module)
     for module in modules:
-        finders = [finder(module, findings, unknown, on, to) for finder in (Calls, Classes)]
+        finders = [finder(module, findings, unknown, edits, on, to) for finder in (Calls, Classes, ByHand, States)]
         for chunk in module.chunks:
             for error in chunk.errors():
                 line, column = chunk.place(error)
@@ -44,7 +46,7 @@ def scan(paths, on=None, to=None):
             for node in walk(chunk.root):
                 for finder in finders:
                     finder.visit(node)
-    return Report(len(modules), sorted(findings, key=_place), sorted(unknown, key=_place))
+    return Report(len(modules), sorted(findings, key=_place), sorted(set(unknown), key=_place), edits, modules)
 
 
 def _place(each):

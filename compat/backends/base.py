@@ -53,7 +53,7 @@ class Backend(object):
     ops = {}  # type: dict  # `{op: function}` for NAMES and OPERATORS
     eager = True  # whether values exist at once, so that Python can read them
     moves_rows = True  # whether gradients can be sparse
-    adds_in_place = False  # whether `add` to a variable needs no memory of its size
+    separates = adds_in_place = False  # whether `separate` may gain something; whether `add` needs no new memory
     unsupported = ()  # type: tuple[str, ...]  # required verbs that raise UnsupportedError here
     lists = None  # the verbs for lists of variables, if it has them: see on_torch.py
 

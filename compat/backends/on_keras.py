@@ -7,6 +7,7 @@ import numpy as np
 
 from everstep.compat.backends.arrays_in_memory import as_own, to_give
 from everstep.compat.backends.base import GRAPHS, ROWS, Backend
+from everstep.compat.backends.on_jax import rounded
 from everstep.compat.backends.on_torch import TorchLists
 from everstep.compat.backends.ops_table import add_linalg, ops_table
 from everstep.compat.rules.operations import END, LINALG
@@ -33,6 +34,7 @@ class KerasBackend(Backend):
     def __init__(self, keras, variable):
         self.keras, self.variable = keras, variable
         self.name = keras.backend.backend()
+        self.separates = self.name == "jax"
         self._barrier = None  # type: Any  # the function of JAX that `separate` calls, False if there is none
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
@@ -53,7 +55,7 @@ class KerasBackend(Backend):
     def cast(self, value, dtype):
         old, dtype = self.dtype(value), self.stored(dtype)
         if old == "float32" and dtype in SIXTEEN_BITS and self.is_traced(value):
-            value = _rounded(value, dtype)
+            value = rounded(value, dtype)
         return value if old == dtype else self.keras.ops.cast(value, dtype)
 
     def stored(self, dtype):
@@ -166,21 +168,6 @@ class KerasBackend(Backend):
             value = to_give(value, np.asarray(value).dtype, is_shared)  # JAX keeps it; NumPy has no bfloat16
             variable.assign(self.constant(value, self.dtype(variable)))
             del value  # before the next one is read
-
-
-def _rounded(value, dtype):
-    """Returns a float32 value of a jitted function of JAX, rounded to what a 16-bit dtype can hold.
-
-    XLA of JAX 0.4.30 drops a cast to 16 bits and back, and the rounding with it. It keeps `reduce_precision`:
-    https://docs.jax.dev/en/latest/_autosummary/jax.lax.reduce_precision.html
-    """
-    import jax
-
-    rounded = jax.lax.reduce_precision(value, exponent_bits=8, mantissa_bits=7 if dtype == "bfloat16" else 10)
-    if dtype == "bfloat16":
-        return rounded
-    smallest = 2.0**-24  # float16 holds its multiples up to 2^-14
-    return jax.numpy.where(abs(value) < 2.0**-14, jax.numpy.round(value / smallest) * smallest, rounded)
 
 
 def _optimization_barrier():

@@ -3,13 +3,14 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
 
-from everstep.compat.checkpoints import stock_live
+from everstep.compat.checkpoints import in_trees, stock_live
 from everstep.compat.checkpoints.live import open_access
 from everstep.compat.checkpoints.state import State, finished
 from everstep.compat.checkpoints.unwrapping import scale_variables, unwrapped
 from everstep.compat.engine.step import counters
 from everstep.compat.stock.of_torch import bound_as
 from everstep.compat.targets.native import NativeOptimizer
+from everstep.compat.targets.optax_transform import transform_of
 from everstep.optimizers.contract.trees import scalar_starts
 
 
@@ -34,7 +35,10 @@ def capture(optimizer, variables, session=None, weights=False, path=None):
             without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0", "1", ... by
             position. A partitioned variable, or the list of its parts, counts as one variable. Of a stock optimizer of
             standalone Keras 2, give the list in the order in which it trains them, as `model.trainable_weights`.
+            Of a transform of optax give its state, or one of a chain that has it in it.
         session: the session that holds the values of variables in a graph. Default: the default session, or Keras's.
+            For a transform of optax, give the tree of the parameters here: `capture(transform, opt_state, params)`.
+            Their names are the paths in the tree, such as "Dense_0/kernel".
         weights: True also copies the values of the variables. Default False.
         path: a `.npz` file to write, as `capture(...).save(path)` does. A bound optimizer's arrays are read and written
             one at a time, so that a state of 2 GB takes no 2 GB of memory. Default None: the state is in memory.
@@ -48,11 +52,20 @@ def capture(optimizer, variables, session=None, weights=False, path=None):
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is neither a bound nor a stock optimizer, or no definition computes what it does.
     """
+    transform = transform_of(optimizer)
+    if transform is not None:
+        with in_trees.opened(transform, variables, session) as tree:
+            return _captured(tree.layout.native, tree.named(), None, weights, path, {})
     scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
     if hasattr(optimizer, "param_groups") and not isinstance(optimizer, NativeOptimizer):  # stock of torch
         optimizer = bound_as(optimizer)
     if not isinstance(optimizer, NativeOptimizer) and stock_live.api_of(optimizer) is not None:
         return stock_live.capture_stock(optimizer, variables, session, weights, scale, path)
+    return _captured(optimizer, variables, session, weights, path, scale)
+
+
+def _captured(optimizer, variables, session, weights, path, scale):
+    """Returns the `State` of a bound optimizer. `scale`: {name: variable} of a LossScaleOptimizer around it."""
     with open_access(optimizer, variables, session) as access:
         bound, adapter = access.bound, access.bound.adapter
         adapter.carries.give(bound, access.variables)  # of a pickle or a file, before the first step

@@ -1,15 +1,15 @@
 """`everstep.read_checkpoint`, `everstep.write_checkpoint`, and what `everstep inspect` prints."""
 from __future__ import absolute_import, division, print_function
 
-from collections import OrderedDict, namedtuple
+from collections import namedtuple
 
 import numpy as np
 
 from everstep.compat.checkpoints import reading, writing
 from everstep.compat.checkpoints.claims import Request
-from everstep.compat.checkpoints.matching import Match, expand_name, parse_rename
+from everstep.compat.checkpoints.moving import renamed
 from everstep.compat.checkpoints.state import State, with_arrays
-from everstep.compat.files import bundle, formats
+from everstep.compat.files import bundle, formats, npz, safetensors
 from everstep.compat.files.contents import Handle, as_file_errors
 from everstep.compat.files.formats import FORMATS
 from everstep.compat.files.open_file import as_path
@@ -79,7 +79,7 @@ def write_checkpoint(
     Args:
         state: a `State`.
         path: the file. For a TensorFlow checkpoint: the path without `.index`, where no checkpoint may exist.
-        format: "everstep", "tf-saver", "keras-h5", "keras" or "keras-weights-h5".
+        format: "everstep", "safetensors", "tf-saver", "keras-h5", "keras" or "keras-weights-h5".
         template: required for Keras's formats: a file of the same format with the model and the optimizer to continue
             with, saved after a step. The new file is a copy of it with the state, and with the weights if the state has
             them. The optimizer's settings, its learning rate too, stay the template's.
@@ -113,19 +113,24 @@ def write_checkpoint(
             "Restore the state into the live optimizer, everstep.restore(optimizer, state, variables), and save there: "
             "tf.train.Checkpoint(model=model, optimizer=optimizer).save(path)"
         )
+    if format == "torch":
+        raise UnsupportedError(
+            "torch loads a state_dict, which a pickle holds. Restore the state into the optimizer, everstep.restore("
+            "optimizer, state, variables), and save there: torch.save(optimizer.state_dict(), path)"
+        )
     if FORMATS[format].write is not None:
         options = (ours, learning_rate, rename, by_order, variables)
         return _write_into(state, path, format, template, options, moved, dry_run)
     if template is not None:
         raise StateError("a file of format {} needs no template".format(format))
-    state, matches = rename_variables(state, rename)
+    state, matches = renamed(state, rename)
     if format == "tf-saver":
         tensors = writing.saver_tensors(state, ours, learning_rate)
         bundle.check_new(path)
         if not dry_run:
             bundle.write(path, tensors, moved)
     elif not dry_run:
-        _with_progress(state, moved).save(path)
+        (safetensors if format == "safetensors" else npz).save(_with_progress(state, moved), path)
     return Written(matches, [])
 
 
@@ -144,23 +149,6 @@ def _write_into(state, path, format, template, options, moved, dry_run):
     if not dry_run:
         FORMATS[format].write(path, contents.path, values, moved)
     return Written(matches, notes)
-
-
-def rename_variables(state, rename):
-    """Returns (a state with its variables renamed, matches), by "OLD=NEW" patterns as `restore` takes them."""
-    new_names, how = OrderedDict((name, name) for name in state.slots), dict.fromkeys(state.slots, "name")
-    for old, replacement, pattern in map(parse_rename, rename):
-        hits = [name for name in new_names if pattern.match(name)]
-        if not hits:
-            raise StateError("no variable is called {!r}; there are {}".format(old, ", ".join(state.slots)))
-        for name in hits:
-            new_names[name], how[name] = expand_name(pattern, old, replacement, name), "{}={}".format(old, replacement)
-    if len(set(new_names.values())) < len(new_names):
-        raise StateError("the patterns make equal names: {}".format(", ".join(sorted(new_names.values()))))
-    slots = OrderedDict((new_names[name], variable_slots) for name, variable_slots in state.slots.items())
-    values = OrderedDict((new_names.get(name, name), value) for name, value in state.variables.items())
-    matches = [Match(new_names[name], name, how[name]) for name in new_names]
-    return state.replace(slots=slots, variables=values), matches
 
 
 def _with_progress(state, moved):

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.checkpoints import by_object, by_position, by_saver_name
+from everstep.compat.checkpoints import by_object, by_position, by_saver_name, by_torch
 from everstep.compat.checkpoints.by_branch import branch_counts, by_branch, counts_of_powers, described
 from everstep.compat.checkpoints.by_pattern import by_pattern, count_in
 from everstep.compat.checkpoints.claims import Claim, best, check_has_state
@@ -101,6 +101,8 @@ def found(contents):
     """Returns [Claim]: what a file says by itself, one for each optimizer that it shows."""
     if contents.format == "tf-saver":
         return by_saver_name.found(contents)
+    if contents.format == "torch":
+        return by_torch.found(contents)
     return (by_object if contents.objects is not None else by_position).found(contents)
 
 
@@ -111,6 +113,8 @@ def _fits(claim, request):
     definition, by_everstep = definition_for(claim, request)
     if request.slots is not None:
         return [by_pattern(claim, definition, request.slots)]
+    if claim.contents.format == "torch":
+        return [by_torch.by_torch(claim, definition, request)]
     if claim.slots or not claim.entries:
         return [by_object.by_slot_name(claim, definition)]
     return [by_position.by_position(claim, definition, by_everstep, request.variables)]

@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.checkpoints import in_trees
 from everstep.compat.checkpoints.live import open_access
 from everstep.compat.checkpoints.matching import match
 from everstep.compat.checkpoints.state import State
@@ -16,6 +17,7 @@ from everstep.compat.engine import fast_forward
 from everstep.compat.engine.step import counters
 from everstep.compat.rules.operations import END
 from everstep.compat.targets.hypers import check
+from everstep.compat.targets.optax_transform import transform_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
 from everstep.optimizers.contract.checks import TEXT
@@ -52,7 +54,8 @@ def restore(
         optimizer: the optimizer that `bind(module)` returned. If it has not trained yet, its slots are created now;
             only tf.train in a graph needs `minimize` or `apply_gradients` first.
         state: a `State`.
-        variables: all variables that the optimizer trains, as for `capture`.
+        variables: all variables that the optimizer trains, as for `capture`. For a transform of optax, the tree of the
+            parameters.
         session: as for `capture`.
         rename: a list of "OLD=NEW" strings or (old, new) pairs, for variables that the state calls OLD and you call
             NEW. OLD is a regular expression for a whole name; NEW may refer to its groups: \\1, \\g<name>. A name that
@@ -71,7 +74,8 @@ def restore(
     that leaves one way to match all variables.
 
     Returns:
-        A `Matching`: how each variable was matched. Prints as a table.
+        A `Matching`: how each variable was matched. Prints as a table. For a transform of optax, the new state of the
+        optimizer, or with `weights` (the state, the parameters): it holds neither.
 
     Raises:
         StateError: the state does not fit the definition, the variables or the slots. The message names the first
@@ -79,8 +83,18 @@ def restore(
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
-    scale = scale_variables(optimizer)
-    with open_access(unwrapped(optimizer), variables, session) as access:
+    transform, how = transform_of(optimizer), (rename, by_order, weights, hypers, other_definition, partial)
+    if transform is not None:
+        with in_trees.started(transform, variables) as tree:
+            _restored(tree.layout.native, state, tree.named(), None, {}, *how)
+            return (tree.state(), tree.params()) if weights else tree.state()
+    return _restored(unwrapped(optimizer), state, variables, session, scale_variables(optimizer), *how)
+
+
+def _restored(optimizer, state, variables, session, scale, rename, by_order, weights, hypers, other_definition,
+              partial):
+    """Restores, and returns the `Matching`. `scale`: {name: variable} of a LossScaleOptimizer around the optimizer."""
+    with open_access(optimizer, variables, session) as access:
         bound = access.bound
         if bound.is_averaged:
             raise StateError(
@@ -220,7 +234,7 @@ def _optimizer_values(state, bound):
         if value > END[dtype]:
             raise StateError(
                 "the state has {} = {}; a counter of {} is of {} on {} and ends at {}. Restore into an API with "
-                "counters of int64: all but Keras 3 on JAX and torch".format(
+                "counters of int64: all but Keras 3 on JAX and torch, and optax".format(
                     name, value, owner, dtype, bound.backend.name, END[dtype]
                 )
             )

@@ -5,7 +5,8 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.files import npz
+from everstep.compat.checkpoints import moving, torch_layers
+from everstep.compat.files import npz, safetensors
 from everstep.compat.files.contents import Handle
 
 
@@ -54,24 +55,25 @@ class State(object):
         self.ordered, self.loss_scale = ordered, loss_scale
 
     def save(self, path):
-        """Writes the state to a `.npz` file (docs/state_format.md).
+        """Writes the state to a `.npz` file, or a `.safetensors` file (docs/state_format.md).
 
         An existing file is replaced only once all is written.
 
         Args:
-            path: the file to write.
+            path: the file to write. A name that ends in `.safetensors` makes a file of that format, which torch and
+                JAX programs can read, too; any other name one of `.npz`.
 
         Raises:
             StateError: the format cannot hold something in the state, or the file cannot be written.
         """
-        npz.save(self, path)
+        (safetensors if _names_safetensors(path) else npz).save(self, path)
 
     @classmethod
     def load(cls, path):
         """Reads a file that `save` wrote.
 
         Args:
-            path: the file.
+            path: the file, by the name that `save` was given.
 
         Returns:
             A `State`. Its arrays are handles, which are read and checked on first use.
@@ -80,7 +82,7 @@ class State(object):
             FileError (a StateError): the file is not from `save`, is of a newer format, is damaged or truncated, or
                 cannot be read.
         """
-        return cls(**npz.load(path))
+        return cls(**(safetensors if _names_safetensors(path) else npz).load(path))
 
     def to_dict(self):
         """Returns the whole state as dictionaries, lists, numbers and NumPy arrays."""
@@ -97,6 +99,103 @@ class State(object):
         """
         return State(**dict(vars(self), **parts))
 
+    def renamed(self, patterns):
+        """Returns a copy in which variables have other names, with their slots and values.
+
+            >>> import everstep, numpy as np
+            >>> state = everstep.State(slots={"dense/kernel": {"m": np.zeros((4, 3))}})
+            >>> list(state.renamed({"(.*)/kernel": r"\\1.weight"}).slots)
+            ['dense.weight']
+
+        Patterns in the definition (`exclude=`, `everstep.partition`) stay as they are: they look for the names that the
+        state has after this.
+
+        Args:
+            patterns: {old: new}, or a list of pairs. Old is a regular expression that matches a whole name; new may
+                refer to its groups: `\\1`, `\\g<name>`. The first pattern that matches a name is used. Names that none
+                matches stay.
+
+        Returns:
+            A `State`, which shares the arrays.
+
+        Raises:
+            StateError: a pattern matches nothing, or two variables would get one name.
+        """
+        return moving.renamed(self, patterns)[0]
+
+    def transposed(self, patterns):
+        """Returns a copy in which the axes of variables, and of their slots, have another order.
+
+            >>> import everstep, numpy as np
+            >>> state = everstep.State(slots={"fc.weight": {"m": np.zeros((4, 3))}})
+            >>> state.transposed({"fc.weight": (1, 0)}).slots["fc.weight"]["m"].shape
+            (3, 4)
+
+        Slots of one number stay as they are. The rows and columns of a factored matrix change places.
+
+        Args:
+            patterns: {name: axes}, or a list of pairs. Name is a regular expression that matches a whole name. Axes are
+                those of `numpy.transpose`, of variable and slots: `(1, 0)` for a matrix. The first pattern that
+                matches a name is used.
+
+        Returns:
+            A `State` whose transposed arrays are made when they are read.
+
+        Raises:
+            StateError: a pattern matches nothing, the axes do not fit a variable, or a slot has other axes than its
+                variable.
+        """
+        return moving.transposed(self, patterns)
+
+    def to_torch(self, layers):
+        """Returns a copy for a model in torch: names, axes and gates of Keras's layers become those of torch's modules.
+
+            >>> import everstep, numpy as np
+            >>> state = everstep.State(slots={"dense/kernel": {"m": np.zeros((4, 3))}})
+            >>> state = state.to_torch({"dense": ("Dense", "fc")})
+            >>> state.slots["fc.weight"]["m"].shape
+            (3, 4)
+
+        All slots move with their variable, exactly, with one exception: torch's LSTM has two biases, which it adds, and
+        Keras's has one. It becomes `bias_ih`, with its slots; `bias_hh` is 0 and has none. Give `bias_hh` no gradient
+        (`requires_grad_(False)`) and leave it out of the optimizer: otherwise the sum moves twice as far.
+
+        Args:
+            layers: {name of a layer in Keras: (its class, name of the module in torch)}. The names are those that the
+                variables begin with. A third item holds options: `{"suffix": "_l1_reverse"}` for LSTM and GRU (default
+                `"_l0"`), `{"depth_multiplier": 2}` for a depthwise convolution (default 1; only `to_keras` needs it).
+                None in place of the tuple leaves a layer out. The classes are Dense, Embedding, Conv1D to Conv3D and
+                their Transpose, DepthwiseConv1D and 2D, BatchNormalization, LayerNormalization, GroupNormalization,
+                LSTM, and GRU with reset_after=True.
+
+        Returns:
+            A `State` whose arrays are made when they are read.
+
+        Raises:
+            StateError: the state lacks a layer, a variable belongs to none, or a slot has no place in the other
+                framework.
+        """
+        return torch_layers.to_torch(self, layers)
+
+    def to_keras(self, layers):
+        """Does the reverse of `to_torch`, with the same `layers`.
+
+            >>> import everstep, numpy as np
+            >>> state = everstep.State(slots={"fc.weight": {"m": np.zeros((3, 4))}})
+            >>> state.to_keras({"dense": ("Dense", "fc")}).slots["dense/kernel"]["m"].shape
+            (4, 3)
+
+        Args:
+            layers: as for `to_torch`: {name of a layer in Keras: (its class, name of the module in torch)}.
+
+        Returns:
+            A `State` whose arrays are made when they are read.
+
+        Raises:
+            StateError: as `to_torch`; or both biases of an LSTM have slots, which Keras's one bias cannot take.
+        """
+        return torch_layers.to_keras(self, layers)
+
     def __copy__(self):
         return self.replace()
 
@@ -109,6 +208,12 @@ class State(object):
     def __repr__(self):
         name = (self.definition or {}).get("definition", "an unknown definition")
         return "<everstep state of {}: {} updates, {} variables>".format(name, self.updates, len(self.slots))
+
+
+def _names_safetensors(path):
+    """Returns whether a path ends in `.safetensors`."""
+    path = path.__fspath__() if hasattr(path, "__fspath__") else path
+    return path[-12:] in (".safetensors", b".safetensors") if isinstance(path, (bytes, type(u""))) else False
 
 
 def finished(state, path):

@@ -14,7 +14,7 @@ from everstep.compat.checkpoints.identify import definition_of_stock
 from everstep.compat.checkpoints.live import as_variables, is_ordered
 from everstep.compat.checkpoints.reading import to_state
 from everstep.compat.checkpoints.state import finished
-from everstep.compat.engine.overwritten import is_overwritten
+from everstep.compat.engine.overwritten import has_stock_slots, is_overwritten
 from everstep.compat.files.contents import Contents, Handle, Numbered, Weight, numbered
 from everstep.compat.files.exact import bfloat16_to_float32
 from everstep.compat.stock.entry import AROUND
@@ -39,7 +39,8 @@ def capture_stock(optimizer, variables, session=None, weights=False, scale=(), p
     with open_stock(optimizer, variables, session) as stock:
         request = Request(definition=stock.definition, variables=stock.order)
         state, _ = to_state(stock.claim.contents, request, [stock.claim])
-        slots = OrderedDict((name, state.slots.get(name, {})) for name in stock.variables)
+        slots = OrderedDict((name, {} if is_overwritten(variable) else state.slots.get(name, {}))
+                            for name, variable in stock.variables.items())
         values = OrderedDict((name, stock.claim.variables[name]) for name in stock.variables if weights)
         state.loss_scale = {name: stock.value(scale[name]) for name in scale} or None
         return finished(state.replace(slots=slots, variables=values, ordered=is_ordered(variables)), path)
@@ -147,7 +148,7 @@ class _Stock(object):
             if product is not None:
                 values["_u_product"] = self._handles([product])[0]
         weights = [Weight(name, handle, True, ()) for name, handle in zip(variables, named)
-                   if not is_overwritten(variables[name])]
+                   if has_stock_slots(stock, variables[name])]
         contents = Contents(self.path, "live", weights=weights, optimizers=[Numbered("", entries)] if entries else ())
         self.claim = Claim(contents, api, type(stock).__name__, config, entries=entries, slots=slots, values=values,
                            variables=zip(variables, named))
@@ -227,7 +228,7 @@ class _Stock(object):
         if len(indices) != len(places):
             raise StateError("{} has slots of {} variables; {} are given: give all that it trains".format(
                 self.path, len(indices), len(places)))
-        updated = [name for name, variable in self.variables.items() if not is_overwritten(variable)]
+        updated = [name for name, variable in self.variables.items() if has_stock_slots(stock, variable)]
         return sorted(updated, key=lambda name: places[name])
 
     def _check_trained(self, missing):

@@ -34,3 +34,12 @@ def overwritten(definition):
 def is_overwritten(variable):
     """Returns whether a variable takes its gradient as its value: Keras 3 marks it so, and no rule updates it."""
     return bool(getattr(variable, "overwrite_with_gradient", False))
+
+
+def has_stock_slots(optimizer, variable):
+    """Returns whether an optimizer of stock Keras makes slots of a variable; before 3.10 of overwritten ones as well.
+
+    Keras 3.10 has add_optimizer_variables, which leaves them out:
+    https://github.com/keras-team/keras/blob/v3.10.0/keras/src/optimizers/base_optimizer.py
+    """
+    return not is_overwritten(variable) or not hasattr(optimizer, "add_optimizer_variables")

@@ -395,7 +395,7 @@ class Step(object):
         earlier = self._decayed(view, traced, earlier)
         with backend.after(earlier):
             natives = OrderedDict(collected)
-            ordered = in_update_order(view, traced) if backend.is_traced(view.lower(view.var)) else None
+            ordered = backend.separates and backend.is_traced(view.lower(view.var)) and in_update_order(view, traced)
             if ordered:
                 assigned, change = True, ordered[0]
                 natives.update(ordered[1])

@@ -4,10 +4,12 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.backends.on_numpy import numpy_ops
+from everstep.compat.checkpoints import in_trees
 from everstep.compat.checkpoints.live import as_variables, open_access
 from everstep.compat.checkpoints.unwrapping import unwrapped
 from everstep.compat.engine import fast_forward
 from everstep.compat.targets.native import NativeOptimizer
+from everstep.compat.targets.optax_transform import transform_of
 from everstep.errors import StateError
 from everstep.optimizers.contract import Names, Schedule, defines, flat, tree
 
@@ -34,12 +36,24 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
             that the optimizer knows, since its first step or `build`.
         session: as for `everstep.capture`. Nothing is added to a graph.
 
+    For a transform of optax, `averaged(transform, opt_state, params)` returns the averages, a tree like the parameters,
+    and changes nothing.
+
     Raises:
         StateError: the optimizer keeps no averages, or does not know its variables yet; rows are not up to date
             (`sparse="catch_up"`: call `optimizer.flush()` first); there is a block inside another, or training inside.
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
+
+    def __new__(cls, optimizer, variables=None, session=None):
+        transform = transform_of(optimizer)
+        if transform is None:
+            return object.__new__(cls)
+        with in_trees.opened(transform, variables, session) as tree:
+            with open_access(tree.layout.native, tree.named(), None) as access:
+                access.write(access.assignments(_averages(access)[0]))
+                return tree.params()
 
     def __init__(self, optimizer, variables=None, session=None):
         self._arguments = unwrapped(optimizer), None if variables is None else as_variables(variables), session

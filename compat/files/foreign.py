@@ -2,13 +2,8 @@
 from __future__ import absolute_import, division, print_function
 
 import os
-import zipfile
 
-from everstep.compat.files.open_file import LIBRARY_ERRORS
 from everstep.errors import FileError
-
-_LIVE = ("load it where it was written, into the optimizer, and call everstep.capture(optimizer, variables)"
-         ".save(\"run.npz\")")
 
 
 def check(path):
@@ -20,16 +15,5 @@ def check(path):
     elif os.path.isdir(path) and os.path.isfile(os.path.join(path, "model.weights.h5")):
         cause = "is the folder of an unpacked .keras file: give {}, and the optimizer that trained".format(
             os.path.join(path, "model.weights.h5"))
-    elif os.path.isfile(path) and any(each.endswith("data.pkl") for each in _members(path)):
-        cause = "is a file of torch.save, a pickle, which could run code when it is read: " + _LIVE
     if cause is not None:
         raise FileError("{} {}".format(path, cause))
-
-
-def _members(path):
-    """Returns the names in a zip file; [] for any other file, or a damaged one."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.namelist()
-    except LIBRARY_ERRORS + (zipfile.BadZipfile,):
-        return []

@@ -6,7 +6,7 @@ import os
 import re
 from collections import OrderedDict, namedtuple
 
-from everstep.compat.files import bundle, foreign, hdf5, keras_h5, keras_zip, npz
+from everstep.compat.files import bundle, foreign, hdf5, keras_h5, keras_zip, npz, safetensors, torch_file
 from everstep.compat.files.contents import as_file_errors
 from everstep.compat.files.open_file import as_path
 from everstep.errors import FileError
@@ -28,6 +28,10 @@ FORMATS = OrderedDict((each.name, each) for each in [
            keras_zip.stored, keras_zip.write_without),
     Format("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer", hdf5.is_it, keras_h5.read,
            hdf5.write, hdf5.stored, hdf5.write_without),
+    Format("safetensors", "everstep's own, .safetensors", safetensors.is_it, safetensors.read, None,
+           safetensors.stored, None),
+    Format("torch", "state_dicts, saved with torch.save", torch_file.is_it, torch_file.read, None, torch_file.stored,
+           None),
 ])
 
 

@@ -32,7 +32,7 @@ def save(state, path):
     Raises:
         StateError: the format cannot hold something in the state, or the file cannot be written.
     """
-    header, arrays = _build_header(state)
+    header, arrays = build_header(state)
     try:
         text = json.dumps(header).encode("ascii")
     except (TypeError, ValueError, RuntimeError) as error:
@@ -72,15 +72,15 @@ def load(path):
     """
     file = ArchiveFile(path)
     text = file.header_text()
-    header = _parse_header(file, text)
+    header = parse_header(file, text)
     entries = []
     slots, variables = OrderedDict(), OrderedDict()
-    for name, slot_entries in _as_mapping(file, header["slots"], "slots").items():
+    for name, slot_entries in as_mapping(file, header["slots"], "slots").items():
         slots[name] = OrderedDict(
             (slot, _entry(file, entry, "{}/{}".format(name, slot), entries))
-            for slot, entry in _as_mapping(file, slot_entries, name).items()
+            for slot, entry in as_mapping(file, slot_entries, name).items()
         )
-    for name, entry in _as_mapping(file, header["variables"], "variables").items():
+    for name, entry in as_mapping(file, header["variables"], "variables").items():
         variables[name] = _entry(file, entry, name, entries)
     file.check(text, entries)
     header.pop("format")
@@ -88,7 +88,7 @@ def load(path):
     return dict(header, slots=slots, variables=variables)
 
 
-def _build_header(state):
+def build_header(state):
     """Returns (header, [(entry, handle)]) of a State."""
     arrays = []
 
@@ -135,15 +135,8 @@ def _as_count(value, label, error=StateError):
     return value
 
 
-def _parse_header(file, text):
+def parse_header(file, text):
     """Returns the header, with everything checked but the entries of arrays."""
-
-    def unique_keys(pairs):
-        result = OrderedDict(pairs)
-        if len(result) < len(pairs):
-            raise ValueError("a name stands twice in one object")
-        return result
-
     try:
         header = parse_json(text.decode("utf-8"), unique_keys)
     except (ValueError, RuntimeError, MemoryError) as error:  # RuntimeError: nested too deeply
@@ -158,7 +151,7 @@ def _parse_header(file, text):
             "the file is of version {} of the format; this everstep reads up to {}. Read it with a newer "
             "everstep".format(version, VERSION)
         )
-    header = _as_mapping(file, header, "the outer object")
+    header = as_mapping(file, header, "the outer object")
     if set(header) - OPTIONAL != KEYS:
         raise file.error("the header has {}; needed are {}".format(", ".join(sorted(header)), ", ".join(sorted(KEYS))))
     if not isinstance(header["definition"], (dict, type(None))):
@@ -172,13 +165,13 @@ def _parse_header(file, text):
     if header.get("ordered", False) is not False:
         raise file.error("ordered is {!r}; it can only be false".format(header["ordered"]))
     if "loss_scale" in header:
-        scale = _as_mapping(file, header["loss_scale"], "loss_scale")
+        scale = as_mapping(file, header["loss_scale"], "loss_scale")
         if set(scale) != set(LOSS_SCALE) or not all(type(value) in (int, float) for value in scale.values()):
             raise file.error("loss_scale is {!r}; needed are the numbers {}".format(scale, " and ".join(LOSS_SCALE)))
         header["loss_scale"] = OrderedDict((name, float(scale[name])) for name in LOSS_SCALE)
     for name in ("updates", "steps", "pending"):
         header[name] = _as_count(header[name], "the header has {}".format(name), file.error)
-    scalars = _as_mapping(file, header["scalars"], "scalars")
+    scalars = as_mapping(file, header["scalars"], "scalars")
     for name, value in scalars.items():
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise file.error("the scalar {} is {!r}; needed is a number".format(name, value))
@@ -186,7 +179,7 @@ def _parse_header(file, text):
     return header
 
 
-def _as_mapping(file, mapping, name):
+def as_mapping(file, mapping, name):
     """Returns an object of the header with native strings as keys."""
     if not isinstance(mapping, dict):
         raise file.error("{} in the header is {!r}; needed is an object".format(name, mapping))
@@ -230,6 +223,14 @@ def parse_json(text, object_pairs_hook=None):
     if sum(map(text.count, ",[{")) > MAX_VALUES:  # an empty list takes 56 bytes of memory
         raise ValueError("it has more than {} values".format(MAX_VALUES))
     return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=bounded_int)
+
+
+def unique_keys(pairs):
+    """Returns an object of JSON as a dictionary; raises ValueError if a name stands twice in it."""
+    result = OrderedDict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return result
 
 
 def native_str(text):

@@ -16,7 +16,7 @@ from everstep.compat.stock.lookup import (
     installed_defaults,
     short,
 )
-from everstep.compat.stock.of_torch import joined
+from everstep.compat.stock.of_torch import joined, of_group
 from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
 from everstep.compat.targets.copying import present_native
@@ -66,6 +66,8 @@ def from_native(optimizer, api=None):
     if isinstance(optimizer, NativeOptimizer):
         return _of_bound(optimizer)
     if isinstance(optimizer, dict):
+        if api == "torch_optim" and "class_name" in optimizer:
+            return of_group(optimizer["class_name"], optimizer.get("config") or {})
         return _Migration(*_of_config(optimizer, api)).definition()
     return _read(optimizer)
 
@@ -169,8 +171,8 @@ def _unwrapped(definition, target):
 def _unknown_to(stock, entry):
     """Returns the arguments of an entry that the installed version of its stock class does not take."""
     code = stock.__init__.__code__ if stock is not None else None
-    known = code.co_varnames + code.co_consts if code else entry.names  # co_consts: Keras 2.3 pops some off **kwargs
-    known += ("beta_1", "beta_2") if "betas" in known else ()
+    # co_consts: Keras 2.3 pops some off **kwargs. torch has both betas in one.
+    known = code.co_varnames + code.co_consts + ("beta_1", "beta_2") if code else entry.names
     rate = {"learning_rate", "lr"}.intersection(known)  # neither: a wrapped constructor hides them
     return [theirs for theirs in entry.names if theirs not in known] if rate else []
 
@@ -197,9 +199,7 @@ def _why_not(entry, definition, unknown):
 def _of_instance(optimizer, entry=None):
     """Returns (entry, config, the optimizer) of a stock optimizer."""
     stock = type(optimizer)
-    for target in TARGETS:
-        if not target.speaks(stock):
-            continue
+    for target in [each for each in TARGETS if each.speaks(stock)]:
         entry = entry or entry_of_class(stock, target.name)
         if target.name == "tf_train":
             return entry, _attributes(optimizer, entry), optimizer

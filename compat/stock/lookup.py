@@ -11,6 +11,7 @@ from everstep.compat.stock.of_torch import TORCH, split
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.compat.stock.third_party import OTHERS, other_entry
 from everstep.compat.targets.detect import TARGETS, find
+from everstep.compat.targets.optax_transform import CLOSURE
 from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.contract.declared import inspect_arguments
@@ -61,6 +62,8 @@ def entry_of_class(stock, target):
     if target == "optimizer_v2" and other_entry(stock):
         return other_entry(stock)
     known = ", ".join(sorted(entry.native for entry in entries_of(target)))
+    if not known:
+        raise UnsupportedError(CLOSURE.format(name))
     raise UnsupportedError(
         "{} is not one of the stock optimizers that everstep knows for {}: {}".format(name, target, known)
     )

@@ -161,10 +161,8 @@ def from_torch(optimizer):
         UnsupportedError: no definition does, or its groups differ.
     """
     name = type(optimizer).__name__
-    entry = next((entry for entry in TORCH if entry.native == name), None)
-    if entry is None or type(optimizer).__module__.split(".")[:2] != ["torch", "optim"]:
-        raise UnsupportedError("torch.optim.{} is not one of those that definitions follow: {}".format(
-            name, REFUSED.get(name, "everstep knows " + ", ".join(each.native for each in TORCH))))
+    if type(optimizer).__module__.split(".")[:2] != ["torch", "optim"]:
+        raise UnsupportedError("{}.{} is no optimizer of torch.optim".format(type(optimizer).__module__, name))
     first = optimizer.param_groups[0]
     for group in optimizer.param_groups[1:]:
         for key in set(first).difference(["params", "param_names"]):
@@ -172,19 +170,35 @@ def from_torch(optimizer):
                 raise UnsupportedError(
                     "its parameter groups differ in {}, and a definition has one; take from_native of an optimizer "
                     "with one group, and give the groups to bind(torch.optim, params=groups)".format(key))
-    if first.get("differentiable"):
+    return of_group(name, first)
+
+
+def of_group(name, group):
+    """Returns the definition that computes what a class of torch.optim does with the hypers of a parameter group.
+
+    Args:
+        name: the name of the class.
+        group: {key: value}. Default of a missing key: that of the class.
+
+    Raises:
+        UnsupportedError: no definition does.
+    """
+    entry = next((entry for entry in TORCH if entry.native == name), None)
+    if entry is None:
+        raise UnsupportedError("torch.optim.{} is not one of those that definitions follow: {}".format(
+            name, REFUSED.get(name, "everstep knows " + ", ".join(each.native for each in TORCH))))
+    if group.get("differentiable"):
         raise UnsupportedError("differentiable: no step is recorded for backpropagation")
-    given = dict(first)
-    given["beta_1"], given["beta_2"] = first.get("betas", (None, None))
-    rule = entry.make({theirs: given[theirs] for theirs in entry.names})
-    decay = first.get("weight_decay", 0)
+    given = split(group) if "betas" in group else group
+    rule = entry.make({theirs: given.get(theirs, entry.defaults[theirs]) for theirs in entry.names})
+    decay = group.get("weight_decay", 0)
     if "weight_decay" not in entry.names and _is_on(decay):
-        if first.get(_FLAG):
+        if group.get(_FLAG):
             own = entry.native == "RAdam"
             rule = rule.replace(weight_decay=decay) if own else decoupled_weight_decay(rule, decay)
         else:
             rule = l2_penalty(rule, decay)
-    return rate_decay(rule, first["lr_decay"]) if first.get("lr_decay") else rule
+    return rate_decay(rule, group["lr_decay"]) if group.get("lr_decay") else rule
 
 
 def _is_on(decay):

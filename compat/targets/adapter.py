@@ -47,6 +47,7 @@ class Adapter(object):
     takes_gradients = False  # whether this API's optimizers compute gradients of a loss
     casts_gradients = False  # whether this API takes gradients of another precision than their variable's
     sets_hypers = True  # whether hypers can be set after construction
+    holds_state = True  # whether the native object holds its counters and slots; else the caller does
     has_slots = ""  # when slots exist, in words for an error message
     is_fused = True  # whether this API's own optimizers run fused kernels
     carries = None  # type: Any  # how copies and pickles keep slots: a class, see `compat/targets/copying.py`

@@ -14,6 +14,7 @@ from everstep.compat.targets.partitioned import is_lost_shard
 from everstep.errors import GradientError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
 from everstep.optimizers.contract import defines, is_tensor
 from everstep.optimizers.contract.checks import TEXT_OR_BYTES
+from everstep.optimizers.contract.trees import tree, walk
 
 
 def check_grads(bound, pairs):
@@ -143,6 +144,17 @@ def check_repeat(bound, variables):
             "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
             "definition for each group of variables".format(definition._short())
         )
+
+
+def check_dense(definition, why):
+    """Raises UnsupportedError if a definition needs sparse gradients where all are dense; `why`: what makes them so."""
+    for node in walk(tree(definition)):
+        each = node.definition
+        if each.sparse != "exact" and not each.zero_grad_is_noop and not each.dense_ok:
+            raise UnsupportedError(
+                'sparse="{}" of {} has no effect here: {}, so every row would be updated. Use sparse="exact", or '
+                "dense_ok=True to accept that".format(each.sparse, each._short(), why)
+            )
 
 
 def check_stages(bound):

@@ -21,6 +21,10 @@ def _has(optimizer, *names):
     return all(hasattr(optimizer, name) for name in names)
 
 
+def _is_transform(optimizer):
+    return getattr(optimizer, "_fields", None) == ("init", "update")
+
+
 def _is_train(optimizer):
     hooks = _has(optimizer, "_apply_dense", "_resource_apply_dense", "compute_gradients")
     return hooks and not _has(optimizer, "get_config")
@@ -62,13 +66,16 @@ TARGETS = (
         "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)"),
     Api("torch_optim", "torch_optim.TorchAdapter", _is_torch,
         "an Adam or SGD with add_param_group and load_state_dict (torch.optim)"),
+    Api("optax_transform", "optax_transform.TransformAdapter", _is_transform,
+        "a GradientTransformationExtraArgs of init and update (optax)"),
 )
 
 ARRAYS = Api("arrays", "arrays.ArraysAdapter", None, "numpy itself")
 
 WHAT_WORKS = (
     "What works: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 and newer, tf.keras.optimizers.legacy of TF "
-    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, torch.optim, and numpy"
+    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, torch.optim, optax, and "
+    "numpy"
 )
 
 
@@ -155,6 +162,8 @@ def _optimizer_classes(module):
         optimizer = getattr(holder, name, None)
         if isinstance(optimizer, type) and not hasattr(optimizer, "definition_class"):
             yield optimizer
+    if hasattr(module, "GradientTransformationExtraArgs"):
+        yield module.GradientTransformationExtraArgs
     base = getattr(holder, "Optimizer", None)
     if isinstance(base, type) and _is_train(base):
         yield base
@@ -165,7 +174,7 @@ def _optimizer_classes(module):
 def known_modules():
     """Yields (name, module or None) for each module that may speak an API. Imports the installed ones."""
     names = "tensorflow:train tensorflow:compat.v1.train tensorflow:keras tensorflow:keras.optimizers.legacy keras "
-    names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy torch:optim numpy"
+    names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy torch:optim numpy optax"
     for name in names.split():
         package, _, path = name.partition(":")
         try:

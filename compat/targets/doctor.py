@@ -18,7 +18,7 @@ Package = namedtuple("Package", "name version broken")  # version: None if absen
 Speaks = namedtuple("Speaks", "module target why")  # target: None if the module has no known API
 
 # torch before the other frameworks: after them its import may crash, as Keras's own source notes.
-_PACKAGES = ("numpy", "packaging", "torch", "jax", "tensorflow", "keras", "tf_keras", "h5py")
+_PACKAGES = ("numpy", "packaging", "torch", "jax", "tensorflow", "keras", "tf_keras", "h5py", "optax")
 
 
 def packages():

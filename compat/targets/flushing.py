@@ -5,11 +5,14 @@ import numpy as np
 
 from everstep.compat.engine.fast_forward import ROWS, Missed, catches_up
 from everstep.compat.engine.step import holds
+from everstep.compat.targets.hypers import refusal
 from everstep.errors import GradientError, UnsupportedError
 
 
 def flush(bound, variables=None):
     """Does what `NativeOptimizer.flush` says."""
+    if not bound.adapter.holds_state:
+        raise refusal(bound, "flush")
     return bound.backend.plain(_flush)(bound, variables)
 
 

@@ -40,7 +40,7 @@ from everstep.compat.engine.overwritten import is_overwritten
 from everstep.compat.engine.pairs import as_list, as_pairs
 from everstep.compat.engine.step import skips
 from everstep.compat.targets import hypers
-from everstep.compat.targets.checking import forgetting_failures
+from everstep.compat.targets.checking import check_dense, forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, member, prefix
 from everstep.compat.targets.copying import WithoutSlots
 from everstep.compat.targets.hooks import replaced, slots_missing, through
@@ -53,7 +53,6 @@ from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewSt
 from everstep.compat.targets.since_v2 import module_of
 from everstep.compat.targets.stock_members import StockMember, averages_of_all, branches
 from everstep.errors import GradientError, SlotError, UnsupportedError, VariableError
-from everstep.optimizers.contract.trees import tree, walk
 
 _PREFIX = PACKAGE + ">"
 MYPY = False
@@ -124,13 +123,8 @@ class Keras3Adapter(NewStyleAdapter):
         why = self.framework.why_dense
         if why is None and accumulates:
             why = "gradient_accumulation_steps makes gradients dense (everstep.accumulate does not)"
-        for node in walk(tree(self.bound.definition)) if why else ():
-            definition = node.definition
-            if definition.sparse != "exact" and not definition.zero_grad_is_noop and not definition.dense_ok:
-                raise UnsupportedError(
-                    'sparse="{}" of {} has no effect here: {}, so every row would be updated. Use sparse="exact", or '
-                    "dense_ok=True to accept that".format(definition.sparse, definition._short(), why)
-                )
+        if why:
+            check_dense(self.bound.definition, why)
 
     def make_hyper(self, name, value):
         return self.framework.hyper(self.make_variable(name, (), "float32", value))

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.engine.overwritten import is_overwritten
+from everstep.compat.engine.overwritten import has_stock_slots, is_overwritten
 from everstep.compat.targets.loading import warn
 from everstep.errors import SlotError
 from everstep.optimizers.contract.binder import binder
@@ -116,7 +116,7 @@ class StoredArrays(object):
     def _places_of_stock(self, values):
         """Returns the same for the arrays of the stock optimizer that computes the same; None if they are not that."""
         bound = self.bound
-        trained = [variable for variable in self.adapter.trained() if not is_overwritten(variable)]
+        trained = [variable for variable in self.adapter.trained() if has_stock_slots(self.native, variable)]
         shapes = OrderedDict((str(place), bound.record(variable).shape) for place, variable in enumerate(trained))
         found = binder.stock_arrays(self.adapter.target, bound.definition, values, shapes)
         if found is None:
@@ -124,6 +124,8 @@ class StoredArrays(object):
         own = {"updates": self.native._variables[0], "learning_rate": self.native._learning_rate}
         pairs = [(own[name], value) for name, value in found[0].items() if name in own]
         for variable, slots in zip(trained, found[1]):
+            if is_overwritten(variable):
+                continue
             own_slots = self.adapter.slots[bound.variable_key(variable)]
             pairs += [(own_slots[name], np.asarray(value)) for name, value in slots.items()]
         return pairs

@@ -72,6 +72,8 @@ class ByGet(object):
 
 def _ways_of_api(name, api):
     target, module = api.target.name, api.module
+    if not api.adapter_class.holds_state:  # a way calls methods of an optimizer that has a state
+        return []
     if target == "arrays":
         return [_way("numpy", api, ArraysRun, None)]
     stock = getattr(module, "optimizers", module)

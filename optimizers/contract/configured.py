@@ -261,7 +261,7 @@ def comparable(value):
     if isinstance(value, Configured):
         return value._key()
     if isinstance(value, tuple):
-        return tuple(map(comparable, value))
+        return tuple([each if isinstance(each, _PLAIN) else comparable(each) for each in value])
     return value if isinstance(value, _PLAIN) else id(value)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
 from everstep.optimizers.contract.checks import TEXT_OR_BYTES, check_number, compute_dtype, is_tensor, static_shape
 from everstep.optimizers.contract.counted_random import RandomStart
-from everstep.optimizers.contract.instances import instead_of, is_a
+from everstep.optimizers.contract.instances import instead_of, is_a, that_is_fixed
 
 _order = itertools.count()  # Python 2.7 does not keep the order of a class body, so declarations count
 _running = threading.local()
@@ -225,7 +225,7 @@ class Option(Declaration):
             number_type = numbers.Integral if default_type is int else numbers.Real
             if isinstance(value, bool) or not isinstance(value, number_type):
                 kind = "a whole number" if default_type is int else "a number"
-                raise HyperTypeError("{} takes {}; got {!r}".format(what, kind, value))
+                raise HyperTypeError("{} takes {}; got {!r}{}".format(what, kind, value, that_is_fixed(value)))
             check_number(what, value, self.minimum, self.maximum)
             return int(value) if default_type is int else float(value)  # type: ignore[call-overload]  # a Real has neither
         elif self.default is None and self.minimum is not None and value is not None:

@@ -4,12 +4,12 @@ from __future__ import absolute_import, division, print_function
 import functools
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract.checks import TEXT
+from everstep.optimizers.contract.checks import TEXT, is_tensor
 
 # Members of native optimizers. Whoever asks a definition for one of them forgot `.bind`.
 NATIVE = frozenset(
     "minimize compute_gradients apply_gradients get_updates get_gradients get_slot get_slot_names get_weights "
-    "set_weights weights variables iterations lr apply stateless_apply update_step build".split()
+    "set_weights weights variables iterations lr apply stateless_apply update_step build init".split()
 )
 _OPTIMIZERS_HAVE_ONE = ("apply_gradients", "get_updates", "update_step")
 
@@ -37,6 +37,11 @@ def instead_of(value):
     if isinstance(value, TEXT):
         return "everstep.get({!r}) makes the definition of that name".format(value)
     return "give one such as everstep.optimizers.Adam()"
+
+
+def that_is_fixed(value):
+    """Returns what to do about an option that is an array: "" for anything else."""
+    return "; it is fixed: with optax.inject_hyperparams, name it in static_args" if is_tensor(value) else ""
 
 
 def _is_optimizer(value):

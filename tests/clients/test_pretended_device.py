@@ -133,7 +133,7 @@ def gradients(steps):
             for _ in range(steps)]
 
 
-def trained(definition, steps=4):
+def trained(definition, device=NAME, steps=4):
     """Returns ({name: value} after some steps, their `Counts`)."""
     start = starts()
     optimizer = definition.bind(keras)
@@ -142,7 +142,7 @@ def trained(definition, steps=4):
     counts = Counts()
     with torch.no_grad():
         for batch in gradients(steps):
-            grads = [torch.tensor(batch[name], device=NAME) for name in start]
+            grads = [torch.tensor(batch[name], device=device) for name in start]
             with counts:
                 optimizer.apply(grads, variables)
     return {name: keras.ops.convert_to_numpy(v.value) for name, v in zip(start, variables)}, counts
@@ -162,6 +162,8 @@ class Literals(everstep.Definition):
 
 def _configured():
     for definition_class, settings in battery.CONFIGURED:
+        if definition_class.stages > 1:
+            continue  # tests/test_multistage.py takes their steps
         more = {"epsilon": 1e-3} if definition_class.takes("epsilon") else {}
         if definition_class.takes("beta"):  # Tiger's: halves are exact, so no sign depends on the order of operations
             more["beta"] = 0.5
@@ -191,7 +193,11 @@ def _on_the_device():
 def test_numbers_and_devices(definition):
     actual, counts = trained(definition)
     assert counts.is_clean, counts.mixed
-    expected, _ = oracle.trajectory(definition, starts(), gradients(4))
+    if definition.refresh_methods:  # eigenvectors of equal eigenvalues are not unique: those of the same library
+        with keras.device("cpu"):
+            expected, _ = trained(definition, "cpu")
+    else:
+        expected, _ = oracle.trajectory(definition, starts(), gradients(4))
     distance = max(oracle.distance(actual[name], expected[name]) for name in expected)
     DISTANCES.append(distance)
     assert distance <= 1e-5

@@ -40,7 +40,7 @@
 
   function given() {
     var versions = {numpy: "1.18"};
-    ["python", "tensorflow", "keras", "tf_keras"].forEach(function (name) {
+    ["python", "tensorflow", "keras", "tf_keras", "optax"].forEach(function (name) {
       if (form.elements[name].value !== NONE) { versions[name] = form.elements[name].value; }
     });
     return {versions: versions, backend: form.elements.backend.value};
@@ -126,6 +126,7 @@
   fill("tensorflow", [NONE].concat(known("tensorflow")), "2.15");
   fill("keras", [NONE].concat(known("keras")), NONE);
   fill("tf_keras", [NONE].concat(known("tf_keras")), NONE);
+  fill("optax", [NONE].concat(known("optax")), NONE);
   form.addEventListener("change", function () { paste.value = ""; show(); });
   form.addEventListener("submit", function (event) { event.preventDefault(); });
   paste.addEventListener("input", show);

@@ -1,0 +1,235 @@
+"""Trains with packages of the index, so that their losses can be compared before and after `everstep scan --write`.
+
+`python tests/scan_programs.py PROGRAM FOLDER` imports the package in FOLDER, trains for some steps, and prints its
+losses as JSON; `compare FILE FILE` says how far two of them differ; `to_keras FOLDER` compares what `--to keras` writes
+with from_native. docs/scan.md has the results.
+"""
+from __future__ import absolute_import, division, print_function
+
+import ast
+import json
+import random
+import sys
+import types
+
+import numpy as np
+
+STEPS = 20
+SET = {"name": "given", "learning_rate_power": -0.5}  # arguments that cannot be 0.125
+
+
+def data():
+    rng = np.random.RandomState(0)
+    x = rng.normal(size=(64, 4)).astype(np.float32)
+    return x, np.eye(2, dtype=np.float32)[(x.sum(axis=1) > 0).astype(int)]
+
+
+def tflearn(folder):
+    """Each optimizer of tflearn.optimizers, on a net of two layers."""
+    import tensorflow.compat.v1 as tf
+    import tflearn as library
+
+    x, y = data()
+    losses = []
+    for name in ("sgd", "rmsprop", "adam", "momentum", "adagrad", "ftrl", "adadelta", "nesterov"):
+        tf.reset_default_graph()
+        library.init_graph(seed=1)
+        net = library.fully_connected(library.input_data([None, 4]), 8, activation="tanh")
+        net = library.fully_connected(net, 2, activation="softmax")
+        net = library.regression(net, optimizer=name, learning_rate=0.1, shuffle_batches=False)
+        model = library.DNN(net, tensorboard_dir="/tmp")
+        for _ in range(STEPS):
+            model.fit(x, y, n_epoch=1, batch_size=16, shuffle=False, show_metric=False)
+            p = np.array(model.predict(x))
+            losses.append(float(-np.log((p * y).sum(axis=1)).mean()))
+    return losses
+
+
+def edward(folder):
+    """Variational inference of a linear regression, with each optimizer by its name."""
+    import edward as ed
+    import tensorflow as tf
+    from edward.models import Normal
+
+    x, _ = data()
+    y = x.dot([1.0, -2.0, 0.5, 3.0]).astype(np.float32)
+    losses = []
+    for name in ("adam", "gradientdescent", "adadelta", "adagrad", "momentum", "ftrl", "rmsprop", None):
+        tf.reset_default_graph()
+        sys.modules["edward.util.graphs"]._ED_SESSION = None
+        ed.set_seed(1)
+        weights = Normal(loc=tf.zeros(4), scale=tf.ones(4))
+        observed = Normal(loc=ed.dot(tf.constant(x), weights), scale=tf.ones(64))
+        found = Normal(loc=tf.Variable(tf.zeros(4)), scale=tf.nn.softplus(tf.Variable(tf.zeros(4))))
+        inference = ed.KLqp({weights: found}, data={observed: y})
+        inference.initialize(optimizer=name, n_iter=STEPS, n_samples=2)
+        tf.global_variables_initializer().run()
+        losses += [float(inference.update()["loss"]) for _ in range(STEPS)]
+        ed.get_session().close()
+    return losses
+
+
+def cleverhans(folder):
+    """cleverhans.train.train, whose optimizer is Adam."""
+    import tensorflow as tf
+    from cleverhans.loss import CrossEntropy
+    from cleverhans.model import Model
+    from cleverhans.train import train
+
+    class Linear(Model):
+        def fprop(self, x, **kwargs):
+            with tf.variable_scope(self.scope, reuse=tf.AUTO_REUSE):
+                return {self.O_LOGITS: tf.layers.dense(x, 2, name="dense"), self.O_FEATURES: x}
+
+    x, y = data()
+    tf.set_random_seed(1)
+    model = Linear("linear", 2)
+    model.fprop(tf.constant(x))
+    logits = model.get_logits(tf.constant(x))
+    loss = tf.losses.softmax_cross_entropy(y, logits)
+    losses = []
+    with tf.Session() as session:
+        train(session, CrossEntropy(model, smoothing=0.0), x, y, init_all=True, rng=np.random.RandomState(1),
+              evaluate=lambda: losses.append(float(session.run(loss))), var_list=tf.trainable_variables(),
+              args=dict(nb_epochs=STEPS, learning_rate=0.1, batch_size=16))
+    return losses
+
+
+def keras_rl(folder):
+    """The package's own tests of its DQN agents, without a change: the squares of the weights after each fit."""
+    import tensorflow as tf
+    import tests.rl.agents.test_dqn as own
+    from rl.agents.dqn import DQNAgent
+
+    random.seed(1)
+    tf.set_random_seed(1)
+    losses, fit = [], DQNAgent.fit
+
+    def recorded(agent, *args, **kwargs):
+        fit(agent, *args, **dict(kwargs, nb_steps=10 * STEPS, verbose=0))
+        losses.append(float(sum(np.square(each).sum() for each in agent.model.get_weights())))
+
+    DQNAgent.fit = recorded
+    for _ in range(4):
+        own.test_single_dqn_input()
+        own.test_multi_dqn_input()
+    return losses
+
+
+def keras_gcn(folder):
+    """The package's own tests: each fit, with the losses of its epochs."""
+    import unittest
+
+    import tensorflow as tf
+    from tensorflow import keras
+
+    tf.random.set_seed(1)
+    losses = []
+    fit = keras.Model.fit
+
+    def recorded(model, *args, **kwargs):
+        history = fit(model, *args, **dict(kwargs, epochs=STEPS, callbacks=None, verbose=0))
+        losses.extend(history.history["loss"])
+        return history
+
+    keras.Model.fit = recorded  # 20 epochs, after which the test of what was learned may fail
+    unittest.TextTestRunner(sys.stderr).run(unittest.defaultTestLoader.discover(folder + "/tests"))
+    return [float(each) for each in losses]
+
+
+def textgenrnn(folder):
+    """The package's model with the optimizer that it has by default."""
+    import tensorflow as tf
+
+    package = types.ModuleType("textgenrnn")  # its __init__ imports what only drawing needs
+    package.__path__ = [folder + "/textgenrnn"]
+    sys.modules["textgenrnn"] = package
+    from textgenrnn.model import textgenrnn_model
+
+    getattr(tf, "set_random_seed", getattr(tf.random, "set_seed", None))(1)
+    config = dict(max_length=5, dim_embeddings=8, rnn_layers=1, rnn_size=8, rnn_bidirectional=False)
+    model = textgenrnn_model(10, config)
+    rng = np.random.RandomState(0)
+    x = rng.randint(10, size=(32, 5))
+    y = np.eye(10)[x[:, 0]]
+    return [float(model.train_on_batch(x, y)) for _ in range(STEPS)]
+
+
+def evaluated(text, names):
+    """Returns the value of an expression, with 0.125 for each name that is not known, and for all below it."""
+    class Known(ast.NodeTransformer):
+        def generic_visit(self, node):
+            root = node
+            while isinstance(root, (ast.Attribute, ast.Subscript)):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id not in names:
+                return ast.copy_location(ast.Constant(0.125), node)
+            if isinstance(node, ast.keyword) and node.arg in SET:
+                return ast.keyword(node.arg, ast.Constant(SET[node.arg]))
+            return super(Known, self).generic_visit(node)
+
+    tree = ast.fix_missing_locations(Known().visit(ast.parse(text, mode="eval")))
+    return eval(compile(tree, text, "eval"), dict(names))
+
+
+def to_keras(folder):
+    """Each place that `--write --to keras` edits: (losses of its line, losses of from_native of the call).
+
+    On Keras 3, with TensorFlow's graph optimizers and tf_keras beside it.
+    """
+    import keras
+    import tensorflow.compat.v1 as tf
+    import tf_keras
+
+    import everstep
+    from everstep.scan import edits
+    from everstep.scan.scanner import scan
+
+    legacy = tf_keras.optimizers.legacy
+    originals = dict({name: getattr(legacy, name) for name in ("Adam", "SGD", "RMSprop")}, tf=tf)
+    on = {"Keras": "2.2", "TF": "2.4"}
+    losses = []
+    for done in edits.rewritten(scan([folder], on, "keras"))[0]:
+        for edit in done.edits:
+            ours = evaluated(edit.finding.write, dict(everstep=everstep, keras=keras, keras_module=keras))
+            if edit.finding.kind == "string":
+                stock = getattr(legacy, edit.finding.what.rpartition(".")[2])()
+            else:
+                with tf.Graph().as_default():
+                    stock = evaluated(" ".join(edit.node.text.decode("utf-8").split()), originals)
+            losses.append([fitted(ours), fitted(everstep.from_native(stock).replace(dense_ok=True).bind(keras))])
+    return losses
+
+
+def fitted(optimizer):
+    import keras
+
+    keras.utils.set_random_seed(1)
+    x, y = data()
+    model = keras.Sequential([keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(2, activation="softmax")])
+    model.compile(optimizer, "categorical_crossentropy")
+    return model.fit(x, y, batch_size=16, epochs=STEPS, shuffle=False, verbose=0).history["loss"]
+
+
+def compare(first, second):
+    """Prints how many losses two runs have, and how far they differ."""
+    values = []
+    for path in (first, second):
+        with open(path) as file:
+            values.append(np.array(json.load(file)))
+    assert values[0].shape == values[1].shape and np.isfinite(values).all()
+    print("losses: {}, largest difference, as a share of the first loss: {:.1e}".format(
+        len(values[0]), np.abs((values[0] - values[1]) / values[0][0]).max()))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "compare":
+        compare(*sys.argv[2:])
+    elif sys.argv[1] == "to_keras":
+        both = np.array(to_keras(sys.argv[2]))
+        print("places: {}, largest relative difference: {:.1e}".format(
+            len(both), np.abs((both[:, 0] - both[:, 1]) / both[:, 1]).max()))
+    else:
+        np.random.seed(1)
+        sys.path.insert(0, sys.argv[2])
+        print("\n" + json.dumps(globals()[sys.argv[1]](sys.argv[2])))
