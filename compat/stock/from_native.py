@@ -168,8 +168,8 @@ def _unwrapped(definition, target):
 def _unknown_to(stock, entry):
     """Returns the arguments of an entry that the installed version of its stock class does not take."""
     code = stock.__init__.__code__ if stock is not None else None
-    known = code.co_varnames + code.co_consts if code else entry.names  # co_consts: Keras 2.3 pops some off **kwargs
-    known += ("beta_1", "beta_2") if "betas" in known else ()
+    # co_consts: Keras 2.3 pops some off **kwargs. torch has both betas in one.
+    known = code.co_varnames + code.co_consts + ("beta_1", "beta_2") if code else entry.names
     rate = {"learning_rate", "lr"}.intersection(known)  # neither: a wrapped constructor hides them
     return [theirs for theirs in entry.names if theirs not in known] if rate else []
 
@@ -196,9 +196,7 @@ def _why_not(entry, definition, unknown):
 def _of_instance(optimizer, entry=None):
     """Returns (entry, config, the optimizer) of a stock optimizer."""
     stock = type(optimizer)
-    for target in TARGETS:
-        if not target.speaks(stock):
-            continue
+    for target in [each for each in TARGETS if each.speaks(stock)]:
         entry = entry or entry_of_class(stock, target.name)
         if target.name == "tf_train":
             return entry, _attributes(optimizer, entry), optimizer
