@@ -335,13 +335,18 @@ def leaves_of(value, known=()):
 
 def step_wide_parts(values):
     """Returns the largest step-wide parts of some values, each once."""
-    parts, waiting, seen = [], list(values), set()
+    return largest_parts(values, lambda value: value.step_wide)
+
+
+def largest_parts(values, is_part):
+    """Returns the largest parts of some values for which a function returns True, each once."""
+    parts, waiting, seen = [], list(values), set()  # type: list, list, set
     while waiting:
         value = waiting.pop()
         if value in seen:
             continue
         seen.add(value)
-        if value.step_wide:
+        if is_part(value):
             parts.append(value)
         else:
             waiting.extend(value.args)

@@ -5,7 +5,7 @@ import contextlib
 
 import numpy as np
 
-from everstep.compat.rules.expressions import leaves_of, step_wide_parts
+from everstep.compat.rules.expressions import largest_parts, step_wide_parts
 from everstep.errors import RuleError
 
 
@@ -52,12 +52,13 @@ class Interpreter(object):
     def _values_if(self, args, lower):
         """Returns the native values of `values_if`, in a branch: the new ones are computed only where it is taken.
 
-        What the branch reads is read before it: tensors of a branch do not exist outside, and writes wait for reads.
+        What the branch reads, and branches that it needs, come before it: tensors of a branch do not exist outside, and
+        writes wait for reads.
         """
         count = len(args) // 2
         due, new, old = lower(args[0]), args[1 : 1 + count], [lower(value) for value in args[1 + count :]]
-        for leaf in sorted(set().union(*map(leaves_of, new)), key=lambda leaf: str(leaf.leaf)):
-            lower(leaf)
+        for value in sorted(largest_parts(new, _is_read_or_branch), key=lambda value: str(value.leaf)):
+            lower(value)
         self.hoist(new)
 
         taken = []
@@ -93,6 +94,10 @@ class Interpreter(object):
         """Computes the step-wide parts of values now, outside of the branches that use them."""
         for value in step_wide_parts(values):
             self.lower(value)
+
+
+def _is_read_or_branch(value):
+    return value.op in (None, "values_if")
 
 
 def squared(value):
