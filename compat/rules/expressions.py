@@ -333,20 +333,15 @@ def leaves_of(value, known=()):
     return leaves
 
 
-def step_wide_parts(values):
-    """Returns the largest step-wide parts of some values, each once."""
-    return largest_parts(values, lambda value: value.step_wide)
-
-
-def largest_parts(values, is_part):
-    """Returns the largest parts of some values for which a function returns True, each once."""
-    parts, waiting, seen = [], list(values), set()  # type: list, list, set
+def step_wide_parts(values, ops=()):
+    """Returns the largest parts of some values that are step-wide or of one of `ops`, each once."""
+    parts, waiting, seen = [], list(values), set()
     while waiting:
         value = waiting.pop()
         if value in seen:
             continue
         seen.add(value)
-        if is_part(value):
+        if value.step_wide or value.op in ops:
             parts.append(value)
         else:
             waiting.extend(value.args)

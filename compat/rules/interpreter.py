@@ -5,7 +5,7 @@ import contextlib
 
 import numpy as np
 
-from everstep.compat.rules.expressions import largest_parts, step_wide_parts
+from everstep.compat.rules.expressions import step_wide_parts
 from everstep.errors import RuleError
 
 
@@ -57,9 +57,8 @@ class Interpreter(object):
         """
         count = len(args) // 2
         due, new, old = lower(args[0]), args[1 : 1 + count], [lower(value) for value in args[1 + count :]]
-        for value in sorted(largest_parts(new, _is_read_or_branch), key=lambda value: str(value.leaf)):
+        for value in sorted(step_wide_parts(new, (None, "values_if")), key=lambda value: str(value.leaf)):
             lower(value)
-        self.hoist(new)
 
         taken = []
 
@@ -94,10 +93,6 @@ class Interpreter(object):
         """Computes the step-wide parts of values now, outside of the branches that use them."""
         for value in step_wide_parts(values):
             self.lower(value)
-
-
-def _is_read_or_branch(value):
-    return value.op in (None, "values_if")
 
 
 def squared(value):
