@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 import argparse
+import difflib
 import errno
 import sys
 
@@ -13,12 +14,14 @@ except ImportError:  # Python 2
 from everstep import __version__, completion, file_facts, optimizers, verify
 from everstep.compat.checkpoints import files
 from everstep.compat.checkpoints.claims import Request
+from everstep.compat.checkpoints.identify import parsed
 from everstep.compat.checkpoints.stripping import write_without_optimizer
 from everstep.compat.files.contents import size_of
 from everstep.compat.port import command
+from everstep.compat.stock.registry import check_known
 from everstep.compat.targets import doctor
 from everstep.compat.targets.detect import WHAT_WORKS
-from everstep.errors import ConfigError, EverstepError, FileError, PortError
+from everstep.errors import ConfigError, EverstepError, FileError, NoFileError, PortError
 from everstep.matrix_kit import commands as matrix_commands
 from everstep.new import new
 from everstep.plots import plot
@@ -26,6 +29,7 @@ from everstep.scan import report as scan_report
 from everstep.show import list_definitions, schedules, show
 from everstep.terminal import RED, leave_closed_pipe, painted, print_json, print_table, printable, progress, status
 
+COMMANDS = ("doctor", "list", "show", "inspect", "verify", "convert", "port", "scan", "matrix", "new", "completion")
 WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
 
 
@@ -34,8 +38,8 @@ def main(arguments=None):
 
     Returns:
         The exit code: 0; 1 if `doctor` finds a broken package, `verify` a damaged file, `port` no definition, or
-        `scan` what --fail-on names; 2 for
-        a wrong call; 130 if the user interrupts it. It is 0 too if the reader has enough, as in
+        `scan` what --fail-on names; 2 for a wrong call or a file that is not there; 130 if the user interrupts it. It
+        is 0 too if the reader has enough, as in
         `everstep list | head -1`.
     """
     parser = argument_parser()
@@ -44,7 +48,7 @@ def main(arguments=None):
             if not (sys.argv[1:] if arguments is None else arguments):
                 parser.print_help()
                 return 0
-            options = parser.parse_args(arguments)
+            options = parser.parse_args(as_options(sys.argv[1:] if arguments is None else arguments))
             if options.command is None:  # Python 2 refuses this itself
                 parser.error("give a command, such as everstep doctor")
             return options.run(options)
@@ -63,6 +67,22 @@ def main(arguments=None):
         return 0
 
 
+def as_options(arguments):
+    """Returns the arguments, with `help`, `help COMMAND` and `version` as the options that they stand for.
+
+    Raises:
+        ConfigError: there is no such command. The message has close ones.
+    """
+    first, rest = arguments[0], list(arguments[1:])
+    if first in ("help", "version"):
+        return rest[:1] + ["--" + first] if first == "help" else ["--version"]
+    if first not in COMMANDS and not first.startswith("-"):
+        close = difflib.get_close_matches(first, COMMANDS, 1)
+        raise ConfigError("there is no command {!r}{}; `everstep help` lists them".format(
+            first, "; did you mean `everstep {}`?".format(close[0]) if close else ""))
+    return arguments
+
+
 def complain(error):
     """Prints an error."""
     print(painted("everstep:", RED, sys.stderr) + printable(" {}".format(error), sys.stderr), file=sys.stderr)
@@ -79,9 +99,10 @@ def argument_parser():
     look.add_argument("--verbose", action="store_true", help="also show how updates can run here, see docs/speed.md")
     add_json(look)
     look.set_defaults(run=show_installed)
-    look = commands.add_parser("list", help="list all definitions and schedules")
+    look = commands.add_parser("list", help="list all definitions and schedules, or those that have a word")
+    look.add_argument("word", nargs="?", metavar="WORD", help="a part of a name, a family or a description")
     add_json(look)
-    look.set_defaults(run=lambda options: list_definitions(options.json))
+    look.set_defaults(run=lambda options: list_definitions(options.json, options.word))
     look = commands.add_parser("show", help="show a definition: formula, arguments, slots; or recipes")
     look.add_argument("name", metavar="NAME", help="of a definition, wrapper, schedule or stock optimizer; or: recipes")
     drawn = "draw it with matplotlib into FILE, or NAME.png: a descent; of a schedule with arguments its values"
@@ -231,6 +252,9 @@ def reading(options):
     variables = options.variables.split(",") if options.variables else None
     names = ("optimizer", "updates", "learning_rate", "scope", "max_bytes")
     keywords = {name: getattr(options, name) for name in names}
+    if options.optimizer is not None:
+        request = Request(None, options.optimizer, None, None, None, None, None)
+        check_known(parsed(request).optimizer.name)
     return dict(keywords, variables=variables, slots=slot_patterns(options.slot))
 
 
@@ -261,6 +285,8 @@ def verify_file(options):
     """Prints for each array in a file if it is whole. Returns 1 if the file is damaged, else 0."""
     try:
         format, arrays = verify.stored_arrays(options.file, options.max_bytes)
+    except NoFileError:  # nothing is damaged: the call is wrong
+        raise
     except FileError as error:
         if options.json:
             print_json(dict(file=options.file, error=str(error)))
@@ -360,5 +386,5 @@ def new_package(options):
     """Writes a package, and prints its files and what to do next."""
     for path in new(options.package):
         print(printable(path, sys.stdout))
-    print("\nNext: cd {} && python -m pip install -e .[test] && python -m pytest".format(options.package))
+    print("\nNext: cd {} && python -m pip install -e \".[test]\" && python -m pytest".format(options.package))
     return 0

@@ -100,6 +100,10 @@ class FileError(StateError):
     """A file cannot be read: it is damaged, of another format, or without an optimizer's state."""
 
 
+class NoFileError(FileError):
+    """There is no file or checkpoint at a path."""
+
+
 class CheckError(EverstepError, AssertionError):
     """`everstep.testing` found a mistake in a definition, or a difference between optimizers."""
 

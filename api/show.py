@@ -9,14 +9,14 @@ import everstep
 from everstep import VARIABLE, optimizers
 from everstep.compat.engine.fast_forward import replayed_steps
 from everstep.compat.stock.registry import find_composed, find_name, spelled
-from everstep.errors import EverstepError
+from everstep.errors import ConfigError, EverstepError
 from everstep.optimizers.contract import REQUIRED, Composite, Definition, Schedule
 from everstep.recipes import recipes
-from everstep.terminal import print_json, print_table
+from everstep.terminal import print_json, print_table, width, wrapped
 
 
-def list_definitions(as_json=False):
-    """Prints all definitions with their slots, then wrappers and schedules."""
+def list_definitions(as_json=False, word=None):
+    """Prints all definitions with their slots, then wrappers and schedules; with a word those that have it."""
     rows = []
     for name in optimizers.__all__:
         definition = getattr(optimizers, name)
@@ -24,6 +24,11 @@ def list_definitions(as_json=False):
     rows.sort(key=lambda row: (row[0] == "wrappers", row[0].lower()))
     for name, schedule in sorted(schedules().items()):
         rows.append(("schedules", name, inspect.getdoc(schedule).split(". ")[0].split(".\n")[0] + ".", "none"))
+    if word is not None:
+        rows = [row for row in rows if word.lower() in " ".join(row[:3]).lower() or spelled(word) in spelled(row[1])]
+        if not rows:
+            raise ConfigError("no definition has {!r} in its name, family or description; `everstep list` prints "
+                              "all".format(word))
     if as_json:
         print_json([dict(zip("family name description slots".split(), row)) for row in rows])
         return 0
@@ -77,9 +82,10 @@ def show(name, as_json=False):
             str(name), call_of(composed).partition("(")[2], inspect.getdoc(composed)))
         return 0
     try:
-        definition, entry = find_name(name)
+        definition, entry = find_name(str(name).rpartition(".")[2])  # code has tf.train.AdamOptimizer
     except EverstepError as error:
-        found = [recipe for recipe in recipes() if wanted and wanted in spelled(recipe.title)]
+        general = wanted in ("optimizer", "optimizers")  # whoever gives this word wants no recipe
+        found = [] if general else [recipe for recipe in recipes() if has_words(recipe.title, name)]
         if found:
             return show_recipes(found, in_full=True, as_json=as_json)
         close = [known for known in schedules() if wanted[:6] and wanted[:6] in spelled(known)]
@@ -89,6 +95,12 @@ def show(name, as_json=False):
             entry.native, entry.home, definition.__name__, ", ".join(fixed_options(entry))))
     more = {} if entry is None else dict(stock=entry.native, api=entry.home, options=list(fixed_options(entry)))
     return show_definition(definition, as_json, **more)
+
+
+def has_words(title, words):
+    """Returns whether a title has the words, whole and one after another."""
+    title, words = ([spelled(word) for word in text.split()] for text in (title, str(words)))
+    return any(words and title[start : start + len(words)] == words for start in range(len(title)))
 
 
 def fixed_options(entry):
@@ -109,14 +121,15 @@ def show_definition(definition, as_json=False, **more):
     if as_json:
         print_json(dict(definition_facts(definition), **more))
         return 0
-    print("{}\n\n{}\n".format(definition.__name__, without_arguments(definition)))
+    print("{}\n\n{}\n".format(definition.__name__, wrapped(without_arguments(definition), width(sys.stdout))))
     function = function_of(definition)
     if function is not None:
-        print("{}\n\n{}\n".format(call_of(function), inspect.getdoc(function).split("\n\n" + ">" * 3)[0]))
+        explanation = "{}\n\n{}".format(call_of(function), inspect.getdoc(function).split("\n\n" + ">" * 3)[0])
+        print(wrapped(explanation, width(sys.stdout)) + "\n")
     show_arguments(definition)
     print()
     print_table("STATE KIND START SHAPE EXISTS", state_rows(definition) or [("none", "", "", "", "")])
-    print("\n" + textwrap.fill(sparse_behaviour(definition), 110))
+    print("\n" + textwrap.fill(sparse_behaviour(definition), min(110, width(sys.stdout) or 110)))
     return 0
 
 
@@ -160,10 +173,12 @@ def show_schedule(schedule, as_json=False):
         print_json(dict(name=schedule.__name__, family="schedules", explanation=without_arguments(schedule),
                         arguments=argument_facts(schedule)))
         return 0
-    print("everstep.{}\n\n{}\n".format(schedule.__name__, without_arguments(schedule)))
+    explanation = wrapped(without_arguments(schedule), width(sys.stdout))
+    print("everstep.{}\n\n{}\n".format(schedule.__name__, explanation))
     show_arguments(schedule)
     usage = "everstep.optimizers.Adam(everstep.{}(...))".format(schedule.__name__)
-    print("\nA schedule stands in place of a number: {}. It counts updates.".format(usage))
+    said = "A schedule stands in place of a number: {}. It counts updates.".format(usage)
+    print("\n" + wrapped(said, width(sys.stdout)))
     return 0
 
 

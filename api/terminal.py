@@ -121,6 +121,46 @@ def printable(value, stream):
     return encoded if str is bytes else encoded.decode(encoding)
 
 
+def wrapped(text, room):
+    """Returns text whose lines have at most `room` characters, where it has words. Lines that fit stay as they are.
+
+    A paragraph with a line that is too long is filled anew, a table becomes a list. None as room bounds nothing.
+
+    >>> print(wrapped("This line is too long.\\n\\n| a | b |\\n|---|---|\\n| one | two words |", 14))
+    This line is
+    too long.
+    <BLANKLINE>
+    a: b
+    one: two words
+    """
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(
+        _refilled(each.splitlines(), room) if room and max(map(len, each.splitlines() or [""])) > room else each
+        for each in paragraphs)
+
+
+def _refilled(lines, room):
+    """Returns the lines of one paragraph or table, filled anew."""
+    parts = []
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip()[1:].rstrip("|").split(" | ")]
+        indent = line[: len(line) - len(line.lstrip())]
+        if not line.startswith("|"):
+            # A new line of text starts where the one before it was not full, as after a formula.
+            goes_on = parts and parts[-1][1] == indent and parts[-1][2] > 80
+            parts.append([parts.pop()[0] + " " + line.strip() if goes_on else line, indent, len(line)])
+        elif set("".join(cells)) <= set("-|: "):
+            continue
+        elif parts and (not cells[0] or line.startswith("|   ")):  # the row before goes on
+            first, _, rest = parts.pop()[0].partition(": ")
+            joined = " ".join(filter(None, [first, cells[0]])) + ": " + " ".join([rest] + cells[1:])
+            parts.append([joined, "    ", 0])
+        else:
+            parts.append([cells[0] + ": " + " ".join(cells[1:]), "    ", 0])
+    return "\n".join(textwrap.fill(part, room, subsequent_indent=indent, break_long_words=False,
+                                   break_on_hyphens=False) for part, indent, _ in parts)
+
+
 @contextlib.contextmanager
 def status(text):
     """Shows a line on stderr while something takes long, if that is a terminal, and removes it."""

@@ -1,6 +1,7 @@
 """Writes the README's support table from the targets' declarations; `--check` only tells if it is current."""
 import io
 import os
+import re
 import sys
 
 from everstep.compat.targets import detect
@@ -10,11 +11,12 @@ START, END = "<!-- support table: do not edit", "<!-- end of support table -->"
 
 
 def table():
-    rows = ["| target | works on | does not support |", "| --- | --- | --- |"]
+    rows = ["| you train with (target) | does not support |", "| --- | --- |"]
     for target in detect.TARGETS + (detect.ARRAYS,):
         adapter_class = detect.load(target)
         unsupported = ", ".join(each.what for each in adapter_class.unsupported)
-        rows.append("| `{}` | {} | {} |".format(target.name, adapter_class.works_on, unsupported))
+        works_on = re.sub(r"\btf[._][\w.]*\w|\btorch\.optim", r"`\g<0>`", adapter_class.works_on)
+        rows.append("| {} ({}) | {} |".format(works_on, target.name, unsupported))
     return "\n".join(rows)
 
 

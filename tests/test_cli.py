@@ -146,7 +146,7 @@ def test_what_makes_no_sense_ends_with_2(capsys):
     code, output, complaint = run("show", "Adamant")
     assert (code, output) == (2, "")
     assert complaint.startswith("everstep: there is no definition called 'Adamant'; did you mean Adamax")
-    for arguments in (["cure"], ["show"], ["list", "Adam"], ["completion", "tcsh"]):
+    for arguments in (["--cure"], ["show"], ["list", "Adam", "W"], ["completion", "tcsh"]):
         with pytest.raises(SystemExit) as ended:
             cli.main(arguments)
         output, complaint = capsys.readouterr()
@@ -180,6 +180,62 @@ def test_every_recipe_begins_with_a_sentence():
 def test_show_names_what_is_close(capsys, shipped_only):
     assert cli.main(["show", "polynomial"]) == 2
     assert "or the schedule PolynomialDecay?" in capsys.readouterr()[1]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("arguments, said", [
+    (["shwo", "adam"], "there is no command 'shwo'; did you mean `everstep show`?"),
+    (["cure"], "there is no command 'cure'; `everstep help` lists them"),
+    (["list", "no such word"], "no definition has 'no such word' in its name, family or description"),
+    (["verify", "nofile"], "there is no file or checkpoint nofile"),
+    (["inspect", "nofile"], "there is no file or checkpoint nofile"),
+    (["inspect", "--optimizer", "Adm", "any"], "there is no definition called 'Adm'; did you mean Adam"),
+    (["inspect", "--optimizer", "Adm(learning_rate=1.0)", "any"], "there is no definition called 'Adm'"),
+    (["show", "Optimizer"], "there is no definition called 'Optimizer'"),
+    (["show", "tf.train.AdamOptimzer"], "no definition called 'AdamOptimzer'; did you mean AdamOptimizer"),
+    (["show", "tf.keras.optimizers.Admax"], "there is no definition called 'Admax'; did you mean Adamax"),
+])
+def test_a_wrong_word_gets_a_hint(arguments, said, capsys, shipped_only):
+    assert cli.main(arguments) == 2
+    output, complaint = capsys.readouterr()
+    assert output == "" and said in complaint
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["tf.train.AdamOptimizer", "tf.compat.v1.train.AdamOptimizer", "AdamOptimizer"])
+def test_show_takes_the_name_that_code_has(name, command):
+    assert command("show", name)[1].startswith("AdamOptimizer of tf.train is everstep's Adam, with epsilon=1e-08")
+
+
+@pytest.mark.shared
+def test_names_of_keras_and_titles_of_recipes(command, shipped_only):
+    assert command("show", "tf.keras.optimizers.Adam")[1].startswith("Adam\n")
+    assert command("show", "GAN with two")[1].startswith("Train a GAN with two optimizers\n")
+
+
+@pytest.mark.shared
+def test_list_of_a_word(command):
+    assert [row[1] for row in table(command("list", "adam-mini")[1], "FAMILY")] == ["AdamMini"]
+    rows = table(command("list", "wrappers")[1], "FAMILY")
+    assert len(rows) > 10 and all("wrappers" in row[0] for row in rows)
+    assert [row["name"] for row in json.loads(command("list", "qhadam", "--json")[1])] == ["QHAdam"]
+
+
+@pytest.mark.shared
+def test_help_and_version_are_commands_too(command, capsys):
+    for words, option in ((["help"], ["--help"]), (["help", "show"], ["show", "--help"]), (["version"], ["--version"])):
+        said = []
+        for arguments in (words, option):
+            with pytest.raises(SystemExit) as ended:
+                cli.main(arguments)
+            assert not ended.value.code
+            said.append(capsys.readouterr())
+        assert said[0] == said[1] and "".join(said[0])
+
+
+def test_every_command_is_known():
+    actions = vars(cli.argument_parser()._subparsers)["_group_actions"]
+    assert set(cli.COMMANDS) == set(actions[0].choices)
 
 
 def test_version_and_help():
@@ -233,6 +289,21 @@ def test_tables_fit_the_terminal(columns, command, monkeypatch):
         assert max(map(len, narrow.splitlines())) <= columns
         assert sorted(narrow.split()) == sorted(wide.split())  # wrapped between words
     assert columns < max(map(len, command("list")[1].splitlines()))
+
+
+@pytest.mark.shared
+def test_no_word_is_broken_on_a_narrow_terminal(command, monkeypatch):
+    """The terminal would break lines of more than 80 characters wherever they are full."""
+    names = list(everstep.optimizers.__all__) + ["Warmup", "WarmupStableDecay"]
+    for name in names:
+        wide = command("show", name)[1]
+        monkeypatch.setenv("COLUMNS", "80")
+        narrow = command("show", name)[1]
+        monkeypatch.delenv("COLUMNS")
+        too_long = [line for line in narrow.splitlines() if len(line) > 80 and " " in line.strip()[:60]]
+        assert not too_long, name
+        words = [[word.strip("|:") for word in text.split() if set(word) - set("|-")] for text in (narrow, wide)]
+        assert sorted(words[0]) == sorted(words[1]), name
 
 
 def test_widths_that_fit():

@@ -263,7 +263,7 @@ def test_a_new_package_is_green(tmpdir, monkeypatch, capsys):
     monkeypatch.chdir(str(tmpdir))
     assert cli.main(["new", "calm-momentum"]) == 0
     written = capsys.readouterr()[0]
-    assert "calm-momentum/src/calm_momentum.py\n" in written and "pip install -e .[test]" in written
+    assert "calm-momentum/src/calm_momentum.py\n" in written and "pip install -e \".[test]\"" in written
     package = tmpdir.join("calm-momentum")
     output = python(package, "-m", "pytest", "-p", "no:cacheprovider", "-s", source=package.join("src"))
     assert "2 passed" in output and "checks passed" in output, output

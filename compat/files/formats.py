@@ -9,7 +9,7 @@ from collections import OrderedDict, namedtuple
 from everstep.compat.files import bundle, foreign, hdf5, keras_h5, keras_zip, npz, safetensors, torch_file
 from everstep.compat.files.contents import as_file_errors
 from everstep.compat.files.open_file import as_path
-from everstep.errors import FileError
+from everstep.errors import FileError, NoFileError
 
 # title: for people. is_it(path, first bytes, last bytes): is a file one? read(path, max_bytes): its Contents.
 # write(path, template, values, moved): a copy of a template with other values in its arrays; None if there is another
@@ -39,7 +39,8 @@ def find(path):
     """Returns (Format, path) of a file, judged by its contents; of formats in one container the first one.
 
     Raises:
-        FileError: there is no file, its format is unknown, or it is a part of a checkpoint that says nothing alone.
+        NoFileError: there is no file.
+        FileError: its format is unknown, or it is a part of a checkpoint that says nothing alone.
     """
     with as_file_errors(path):
         try:
@@ -51,7 +52,7 @@ def find(path):
     if prefix is not None:
         return FORMATS["tf-saver"], prefix
     if not os.path.isfile(path):
-        raise FileError("there is no file or checkpoint {}{}".format(path, _why_not_there(path)))
+        raise NoFileError("there is no file or checkpoint {}{}".format(path, _why_not_there(path)))
     with as_file_errors(path), io.open(path, "rb") as file:
         start = file.read(8)
         file.seek(0, os.SEEK_END)

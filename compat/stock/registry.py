@@ -135,6 +135,13 @@ def _stem(name):
     return name[: -len("optimizer")] if name.endswith("optimizer") else name
 
 
+def check_known(name):
+    """Raises a ConfigError with close names if neither a definition nor a stock optimizer has the name."""
+    known = list(definition_classes()) + list(COMPOSED) + [entry.native for entry in _ENTRIES] + list(UNSUPPORTED)
+    if _stem(name) not in map(_stem, known):
+        raise ConfigError(unknown(name, known))
+
+
 def find_name(name, api=None):
     """Returns (definition class, entry of the stock table or None) that a name means.
 
