@@ -639,4 +639,4 @@ def test_verify_what_is_no_file(tmp_path, command):
     code, _, complaint = command("verify", str(tmp_path / "empty"))
     assert code == 1 and "of no format" in complaint
     code, output, _ = command("verify", str(tmp_path / "none"), "--json")
-    assert code == 1 and "there is no file" in json.loads(output)["error"]
+    assert code == 2 and "there is no file" in json.loads(output)["error"]
