@@ -30,7 +30,7 @@ from everstep.show import list_definitions, schedules, show
 from everstep.terminal import RED, leave_closed_pipe, painted, print_json, print_table, printable, progress, status
 
 COMMANDS = ("doctor", "list", "show", "inspect", "verify", "convert", "port", "scan", "matrix", "new", "completion")
-WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
+WRITTEN = ("everstep", "safetensors", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
 
 
 def main(arguments=None):

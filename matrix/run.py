@@ -13,12 +13,15 @@ import sys
 import time
 import zlib
 
-import cells
-import history
-import proof
-import touched
-import tox_runner
-import tox_screen
+if sys.version_info < (3, 8):  # here, because older Pythons cannot read what is imported next
+    sys.exit("matrix/run.py needs Python 3.8 or newer to drive the matrix; this is %s" % sys.version.split()[0])
+
+import cells  # noqa: E402
+import history  # noqa: E402
+import proof  # noqa: E402
+import touched  # noqa: E402
+import tox_runner  # noqa: E402
+import tox_screen  # noqa: E402
 
 USUAL = 600  # seconds of a cell that never ran
 ENVIRONMENT = 60  # seconds of a cell before its tests, where its last run is not known
@@ -213,6 +216,4 @@ def _seconds_of(paths, last, seconds):
 
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 8):
-        sys.exit("matrix/run.py needs Python 3.8 or newer to drive the matrix; this is %s" % sys.version.split()[0])
     sys.exit(main())

@@ -53,6 +53,17 @@ def test_an_old_python_is_told_which_one_is_needed(capsys):
     assert code == 2 and "needs Python 3.8 or newer" in complaint and sys.version.split()[0] in complaint
 
 
+@pytest.mark.shared(False)
+@pytest.mark.skipif(MODERN, reason="this Python can drive tox")
+def test_matrix_run_tells_an_old_python_too():
+    path = os.path.join(os.path.dirname(cells.__file__), "run.py")
+    process = subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, complaint = process.communicate()
+    assert process.returncode == 1 and not output
+    assert complaint.decode().startswith("matrix/run.py needs Python 3.8 or newer to drive the matrix")
+    assert len(complaint.decode().splitlines()) == 1
+
+
 def test_the_tools_import_neither_everstep_nor_numpy():
     tools = "cells, generate" + (", run" if MODERN else "")
     code = "import sys; sys.path.insert(0, %r); import %s; print(sorted({'numpy', 'everstep'} & set(sys.modules)))" % (
