@@ -282,17 +282,15 @@ def inspect_file(options):
 
 
 def verify_file(options):
-    """Prints for each array in a file if it is whole. Returns 1 if the file is damaged, else 0."""
+    """Prints for each array in a file if it is whole. Returns 1 if the file is damaged, 2 if there is none, else 0."""
     try:
         format, arrays = verify.stored_arrays(options.file, options.max_bytes)
-    except NoFileError:  # nothing is damaged: the call is wrong
-        raise
     except FileError as error:
         if options.json:
             print_json(dict(file=options.file, error=str(error)))
         else:
             complain(error)
-        return 1
+        return 2 if isinstance(error, NoFileError) else 1
     total = sum(size_of(array.handle) for array in arrays if array.handle is not None)
     with progress(total) as moved:
         results = [verify.verify_array(array, moved) for array in arrays]

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from everstep.compat.stock.entry import Stock
-from everstep.compat.stock.of_torch import TORCH, split
+from everstep.compat.stock.of_torch import REFUSED, TORCH, split
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.compat.stock.third_party import OTHERS, other_entry
 from everstep.compat.targets.detect import TARGETS, find
@@ -49,7 +49,8 @@ def entry_of_class(stock, target):
     if stock.__module__.split(".")[0] in FRAMEWORKS:
         modules = UNSUPPORTED_MODULES if target else dict(UNSUPPORTED_MODULES, **UNSUPPORTED_WITHOUT_API)
         reasons = [reason for part, reason in modules.items() if part in stock.__module__]
-        reason = UNSUPPORTED.get(stock.__name__, reasons[0] if reasons else None)
+        reason = (REFUSED if target == "torch_optim" else UNSUPPORTED).get(
+            stock.__name__, reasons[0] if reasons else None)
         if reason:
             raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, reason))
         # In tf.train a subclass may compute something else than its base, so only its own name counts. In Keras,
