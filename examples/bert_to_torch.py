@@ -1,7 +1,7 @@
 # runs in: py37-tf1.15-bert, py311-k3torch-transformers; because: bert-tensorflow and transformers are in no other cells
 """BERT begins on TF 1.15 and goes on in PyTorch, with its moments.
 
-A small BERT is pre-trained by bert-tensorflow's own code and its own optimizer class, on TF 1.15 and Python 3.7. It is
+A small BERT is pre-trained with the model and the optimizer class of bert-tensorflow, on TF 1.15 and Python 3.7. It is
 stopped, and goes on in Hugging Face's `BertForPreTraining`, in PyTorch, as if it had never stopped: weights, moments
 and the count of steps come out of the checkpoint of `tf.train.Saver`. Converters of weights leave the moments behind; a
 run that goes on with the weights alone is drawn, too.
@@ -10,7 +10,8 @@ On TF 1.15 this script is the old program. It saves its checkpoint, from which e
 itself for comparison. Both are kept in [data](data/README.txt). In PyTorch the state gets the names and axes of the
 other model, and what `from_native` makes of BERT's class is bound to `torch.optim`. Dropout is off and the batches are
 the same, so that what is left is rounding. Three settings of the two models differ by default: torch has another gelu,
-does not train the embedding of token 0 (`padding_idx`), and BERT counts a step before or after it reads the rate.
+does not train the embedding of token 0 (`padding_idx`), and BERT's own training operation may count a step before it
+reads the rate.
 
 The bias of a key in an attention has no effect: softmax cancels it. So its gradient is rounding alone, which Adam
 divides by itself, and those biases are compared apart.
@@ -48,7 +49,7 @@ def batches():
 
 
 def begin_on_tensorflow_1(tf, folder):
-    """Pre-trains with BERT's own code, saves a checkpoint, and goes on."""
+    """Pre-trains with BERT's model and optimizer class, saves a checkpoint, and goes on."""
     from bert import modeling, optimization, run_pretraining
 
     tf.set_random_seed(1)
@@ -67,8 +68,8 @@ def begin_on_tensorflow_1(tf, folder):
     optimizer = optimization.AdamWeightDecayOptimizer(
         rate, weight_decay_rate=0.01, exclude_from_weight_decay=["LayerNorm", "layer_norm", "bias"])
     grads, _ = tf.clip_by_global_norm(tf.gradients(loss, variables), 1.0)
-    # BERT's create_optimizer does the same, but for the order: there the step is counted beside the update, so that the
-    # rate is that of this step or that of the next one, as it happens.
+    # BERT's create_optimizer does the same, but nothing orders its count of the step and its update, so that its rate may
+    # be that of this step or that of the next one.
     with tf.control_dependencies([optimizer.apply_gradients(list(zip(grads, variables)))]):
         train_op = tf.assign_add(step, 1)
     saver, losses = tf.train.Saver(), []
