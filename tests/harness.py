@@ -179,7 +179,8 @@ def opened(run):
 
 def new_run(way, make, start, kinds, batches=()):
     """Returns a run after some steps, closed at the end of the test; `make` is a function or a definition."""
-    run = opened(way.run(make if callable(make) else lambda: make.bind(way.module), start, kinds))
+    bind = make if callable(make) else lambda **params: make.bind(way.module, **params)
+    run = opened(way.run(bind, start, kinds))
     for batch in batches:
         run.step(batch)
     return run

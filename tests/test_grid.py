@@ -66,7 +66,7 @@ def writers():
 
 
 def new_run(way, definition):
-    return way.run(lambda: definition.bind(way.module), start_values("float32", SHAPES), KINDS)
+    return way.run(lambda **params: definition.bind(way.module, **params), start_values("float32", SHAPES), KINDS)
 
 
 def halfway(run):
