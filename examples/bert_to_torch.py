@@ -68,8 +68,8 @@ def begin_on_tensorflow_1(tf, folder):
     optimizer = optimization.AdamWeightDecayOptimizer(
         rate, weight_decay_rate=0.01, exclude_from_weight_decay=["LayerNorm", "layer_norm", "bias"])
     grads, _ = tf.clip_by_global_norm(tf.gradients(loss, variables), 1.0)
-    # BERT's create_optimizer does the same, but nothing orders its count of the step and its update, so that its rate may
-    # be that of this step or that of the next one.
+    # BERT's create_optimizer does the same, but nothing orders its count of the step and its update, so its rate may be
+    # that of this step or that of the next one.
     with tf.control_dependencies([optimizer.apply_gradients(list(zip(grads, variables)))]):
         train_op = tf.assign_add(step, 1)
     saver, losses = tf.train.Saver(), []
