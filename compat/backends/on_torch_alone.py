@@ -44,6 +44,8 @@ class TorchBackend(Backend):
         })
         for name in _ALSO_OF_NUMBERS:
             self.ops[name] = self._of_tensors(self.ops[name])
+        power = self.ops["pow"]
+        self.ops["pow"] = lambda x, y: power(*self._together([x, y]))
         add_linalg(self.ops, linalg.qr, linalg.eigh, lambda x: linalg.svd(x, full_matrices=False), linalg.cholesky,
                    linalg.solve, torch.diagonal)
 
@@ -54,10 +56,22 @@ class TorchBackend(Backend):
         def call(*values):
             floats = [value for value in values if isinstance(value, of_torch) and value.is_floating_point()]
             dtype = floats[0].dtype if floats else None
-            return function(*[value if isinstance(value, of_torch) else self.torch.as_tensor(value, dtype=dtype)
-                              for value in values])
+            tensors = [value if isinstance(value, of_torch) else self.torch.as_tensor(value, dtype=dtype)
+                       for value in values]
+            return function(*self._together(tensors))
 
         return call
+
+    def _together(self, values):
+        """Returns values that lie on one device.
+
+        Single numbers lie on the processor, as counts do, so that nothing waits for a device. Some operations of torch,
+        unlike others, do not take them beside tensors of a device.
+        """
+        of_torch = self.torch.Tensor
+        there = [value.device for value in values if isinstance(value, of_torch) and value.device.type != "cpu"]
+        return [value.to(there[0]) if there and isinstance(value, of_torch) and not value.dim() else value
+                for value in values]
 
     def _type(self, dtype):
         return getattr(self.torch, dtype)
@@ -65,7 +79,8 @@ class TorchBackend(Backend):
     def constant(self, number, dtype):
         if isinstance(number, np.ndarray) and number.dtype.kind not in "fiub":  # NumPy's bfloat16
             number = number.astype(np.float32)
-        return self.torch.as_tensor(number, dtype=self._type(dtype), device=self._device)
+        device = self._device if np.ndim(number) else "cpu"  # see `_together`
+        return self.torch.as_tensor(number, dtype=self._type(dtype), device=device)
 
     def tensor(self, value):
         return value if isinstance(value, self.torch.Tensor) else self.torch.as_tensor(value)
@@ -89,7 +104,7 @@ class TorchBackend(Backend):
             variable.index_copy_(0, self.cast(rows, "int64"), value.to(variable.dtype))
 
     def add(self, variable, value):
-        variable.add_(value)
+        variable.add_(value.to(variable.device) if isinstance(value, self.torch.Tensor) else value)
 
     def subtract(self, variable, value, rows=None, share=None):
         if rows is not None:

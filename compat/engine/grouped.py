@@ -310,9 +310,9 @@ class Group(object):
     def _number(self, step, view, leaf):
         """Returns the number of a leaf; None if only its device knows it."""
         kind, name = leaf.leaf
-        if self.is_far and kind != "hyper":
-            return None
         native = step.hyper(name) if kind == "hyper" else view.scope.readers[leaf.leaf]()
+        if self.is_far and kind != "hyper" and self.lists.is_far(self.lists.tensors([native])):
+            return None
         return self.lists.number(native() if callable(native) else native, "learning_rate" in name)
 
     def _planned(self, view):

@@ -48,7 +48,7 @@ class Lane(object):
     def repeats(self, pairs):
         """Returns whether a step on (gradient, variable) pairs does what the last one did, with other numbers."""
         plans = self.lowerings.plans
-        if self.bound.is_averaged or not self._is_plain or plans is None or not plans.can_repeat() or plans.are_far():
+        if self.bound.is_averaged or not self._is_plain or plans is None or not plans.can_repeat():
             return False
         are_numbers = all(isinstance(value, float) for value in self.hypers.values())
         are_dense = all(self.bound.backend.slices(grad) is None for grad, _ in pairs)
