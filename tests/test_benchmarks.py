@@ -20,7 +20,7 @@ FOLDER = os.path.join(ROOT, "benchmarks")
 TOOLS = {
     "__main__", "worker", "timing", "measures", "apis", "on_tensorflow", "on_keras3", "stacks", "report", "pictures",
 }
-SCRIPTS = {"beside_optax", "cluster", "device", "large_capture", "large_state", "traffic"}  # each is a command
+SCRIPTS = {"beside_optax", "beside_torch", "cluster", "device", "large_capture", "large_state", "traffic"}  # commands
 MODERN = sys.version_info >= (3, 7)
 pytestmark = pytest.mark.skipif(not MODERN, reason="a tool in modern Python")
 
