@@ -237,7 +237,7 @@ def test_the_order_of_the_counter_is_that_of_the_original(order):
     class Fading(base):
         def get_updates(self, loss, params):
             slow = tf.ones((300, 300)) * self.learning_rate  # no constant, which would be computed once
-            for _ in range(10):
+            for _ in range(25):
                 slow = tf.matmul(slow, slow) / 300.0
             slow = tf1.Print(slow, [slow], first_n=0)  # an op that is never left out, and prints nothing
             with tf.control_dependencies([slow] if order == "after" else []):
