@@ -54,6 +54,22 @@ def order_reads(fetches, graph, counters=(), after=False, adds=True):
     return pairs
 
 
+def session_config(tf1):
+    """Returns a config for a graph with new edges; None for the usual one.
+
+    The arithmetic optimizer of TF 1.13 and 1.14 forgets the edges of reads:
+    https://github.com/tensorflow/tensorflow/blob/v1.14.0/tensorflow/core/grappler/optimizers/arithmetic_optimizer.cc
+    """
+    from tensorflow.core.protobuf import rewriter_config_pb2
+
+    rewrites = rewriter_config_pb2.RewriterConfig
+    if not hasattr(rewrites, "ARITHMETIC_OPTIMIZATION_FIELD_NUMBER"):  # TF 1.4
+        return None
+    config = tf1.ConfigProto()
+    config.graph_options.rewrite_options.arithmetic_optimization = rewrites.OFF
+    return config
+
+
 def root_of(read):
     """Returns the op of the variable that an op reads or writes."""
     return next((_root(tensor) for tensor in read.inputs if _is_variable(tensor)), None)

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 from everstep.compat.port.looks import Looks
-from everstep.compat.port.ordering import order_reads, root_of
+from everstep.compat.port.ordering import order_reads, root_of, session_config
 from everstep.compat.port.setting import SEED
 from everstep.compat.port.variables import LocalNames, arguments_of, flags_of, fresh, reachable
 from everstep.compat.targets.detect import TARGETS
@@ -279,7 +279,8 @@ class GraphOriginal(Original):
         """Starts the session. moves_counter: False if the step does not count itself, as in some classes of TF 1."""
         self._order()
         self._session.close()  # one that ran something, as K.get_value does, does not see new edges
-        self._session = self.tf1.Session(graph=self.graph)
+        config = session_config(self.tf1) if self.unordered and self.kind.order != "open" else None
+        self._session = self.tf1.Session(graph=self.graph, config=config)
         with self.graph.as_default():
             with self.tf1.control_dependencies([getattr(fetch, "op", fetch) for fetch in self.fetches]):
                 step = self.tf1.train.get_global_step() if self.kind.target == "tf_train" else None
