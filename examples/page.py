@@ -24,7 +24,7 @@ from collections import OrderedDict
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = ("estimator", "old_run", "from_addons", "recommender", "averages", "resume", "custom",
-         "fine_tuning", "gan", "layer_rates", "bert_to_torch")
+         "fine_tuning", "gan", "layer_rates", "bert_to_torch", "bert_to_optax")
 COLORS = ("#1f6fb4", "#d1495b", "#2e8b57", "#8a5fbf", "#b8860b")
 DASHES = ("", "7 5", "2 4", "9 3 2 3", "4 2")
 WIDTH, HEIGHT, LEFT, BOTTOM = 640, 300, 62, 36

@@ -5,6 +5,7 @@ from __future__ import absolute_import, division, print_function
 import copy
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -35,6 +36,7 @@ from everstep.optimizers import (
     Lion,
     Nadam,
     NovoGrad,
+    Prodigy,
     RAdam,
     RMSprop,
     SophiaH,
@@ -46,7 +48,7 @@ from tree_run import tree_ways
 
 jax = pytest.importorskip("jax")
 optax = pytest.importorskip("optax", reason="optax is in the cells that have it: api/matrix_kit/cells.ini")
-jnp = jax.numpy
+jnp, PartitionSpec = jax.numpy, jax.sharding.PartitionSpec
 JIT, EAGER = tree_ways()
 PARAMS = {"dense": {"kernel": jnp.arange(1.0, 7.0).reshape(2, 3), "bias": jnp.ones(3)}, "scales": [jnp.full(4, 2.0)]}
 GRADS = jax.tree.map(lambda x: 0.3 * jnp.cos(x) + 0.1, PARAMS)
@@ -541,6 +543,25 @@ by_part = jax.jit(jax.shard_map(mapped, mesh=mesh, in_specs=(PartitionSpec("x"),
 reduced, _ = by_part(batch, adam.init(params), params)
 for name, value in adam.update(jax.tree.map(lambda x: x.mean(0), batch), adam.init(params), params)[0].items():
     np.testing.assert_allclose(reduced[name], value, rtol=1e-5)
+spec = lambda tree: jax.tree.map(lambda x: part if x.ndim == 2 else whole, tree)
+def trained(transform, update, params):
+    state = transform.init(params)
+    for _ in range(4):
+        updates, state = update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+    return params
+clip = lambda axis: everstep.clip(everstep.accumulate(everstep.optimizers.SGD(0.1), 2), global_norm=0.05).bind(
+    optax, axis_name=axis)
+specs = spec(grads), spec(clip("x").init(params)), spec(params)
+update = jax.jit(jax.shard_map(clip("x").update, mesh=mesh, in_specs=specs, out_specs=specs[:2]))
+expected = trained(clip(None), jax.jit(clip(None).update), params)
+for name, value in trained(clip("x"), update, params).items():  # b is whole on each device
+    assert np.abs(value - params[name]).max() > 1e-3
+    np.testing.assert_allclose(value, expected[name], rtol=1e-6)
+rows = {"w": params["w"].reshape(4, 2, 4)}
+once = lambda grads: clip("x").update(grads, clip("x").init(grads))[1].slots["accumulate_sum"]
+alone = lambda grads: clip(None).update(grads, clip(None).init(grads))[1].slots["accumulate_sum"]
+np.testing.assert_allclose(jax.pmap(once, axis_name="x")(rows)["w"], alone(rows)["w"], rtol=1e-6)
 print("sharded")
 """
 
@@ -550,6 +571,83 @@ def test_on_four_devices():
     done = subprocess.run([sys.executable, "-c", SHARDED], env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, universal_newlines=True)
     assert done.stdout.endswith("sharded\n"), done.stdout
+
+
+IN_PARTS = [everstep.clip(Adam(0.1), global_norm=0.05), everstep.clip(everstep.accumulate(SGD(0.1), 2), norm=0.05),
+            Prodigy()]
+
+
+@pytest.mark.parametrize("definition", IN_PARTS, ids=ids)
+@pytest.mark.parametrize("sees_params", [True, False])
+def test_totals_over_an_axis(definition, sees_params):
+    """Every leaf is in two parts, which vmap trains as devices would. They do what the whole leaves do."""
+    if not sees_params and isinstance(definition, Prodigy):
+        return  # it reads the parameters
+    params = {"w": jnp.arange(1.0, 13.0).reshape(4, 3), "b": jnp.ones(4)}
+    grads = jax.tree.map(lambda x: jnp.stack([0.3 * jnp.cos(k + x) for k in range(4)]), params)
+    transform = pickle.loads(pickle.dumps(definition.bind(optax, axis_name="data")))
+    assert "axis_name='data'" in repr(transform)
+
+    def halves(tree, axis=0):
+        shape = lambda x: x.shape[:axis] + (2, x.shape[axis] // 2) + x.shape[axis + 1:]  # noqa: E731
+        return jax.tree.map(lambda x: jnp.moveaxis(x.reshape(shape(x)), axis, 0), tree)
+
+    def run(params, grads):
+        return trained(transform, grads=grads, params=params, sees_params=sees_params)
+
+    parts, state = jax.vmap(run, axis_name="data")(halves(params), halves(grads, 1))
+    expected, whole = trained(definition.bind(optax), grads=grads, params=params, sees_params=sees_params)
+    assert far(parts, halves(expected)) <= ROUNDING and far(expected, params) > 1e-6
+    assert state.count.tolist() == [int(whole.count)] * 2
+    for name, value in whole.scalars.items():
+        np.testing.assert_allclose(state.scalars[name], [value] * 2, rtol=1e-5)
+
+
+def on_one_device(transform, specs, grads, params):
+    """Returns the JAX program of a step in `shard_map` over the axes x and y, of one device. specs: (of both trees)."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("x", "y"))
+
+    def update(grads, params):
+        return transform.update(grads, transform.init(params), params)[0]
+
+    return str(jax.make_jaxpr(jax.shard_map(update, mesh=mesh, in_specs=specs, out_specs=specs[0]))(grads, params))
+
+
+def test_leaves_that_are_whole_are_counted_once():
+    """shard_map says over which axes a leaf is in parts; `axis_name` may be several."""
+    transform = everstep.clip(SGD(0.1), global_norm=0.05).bind(optax, axis_name=("x", "y"))
+    params = {"w": jnp.arange(1.0, 7.0), "b": jnp.ones(4), "s": jnp.ones((2, 2)), "u": jnp.ones(2)}
+    specs = {"w": PartitionSpec("x"), "b": PartitionSpec(), "s": PartitionSpec("x", "y"), "u": PartitionSpec("x")}
+    text = on_one_device(transform, (specs, specs), params, params)
+    assert re.findall(r"psum\w*\[\s*axes=\((.*?)\)", text) == ["'x', 'y'", "'x',"]  # of s, and of u and w; not of b
+
+
+def test_a_whole_leaf_needs_a_reduced_gradient():
+    transform, specs = Adam(0.1).bind(optax, axis_name="x"), ({"w": PartitionSpec("x")}, {"w": PartitionSpec()})
+    ones = {"w": jnp.ones(2)}
+    with pytest.raises(GradientError, match="along the axis x have the same w.*pmean over x"):
+        on_one_device(transform, specs, ones, ones)
+
+
+def in_vmap(transform):
+    update = lambda grads: transform.update(grads, transform.init(grads), grads)  # noqa: E731
+    return jax.vmap(update, axis_name="data")({"w": jnp.ones((2, 3))})
+
+
+AXES_REFUSED = [
+    (lambda: trained(Adam().bind(optax, axis_name="data")), UnsupportedError,
+     "Adam was bound with axis_name='data', and there is no axis of the name 'data' here. Call update inside of"),
+    (lambda: in_vmap(Adam().bind(optax, axis_name=("data", "b"))), UnsupportedError, "of the name 'b' here"),
+    (lambda: in_vmap(LAMB().bind(optax, axis_name="data")), UnsupportedError, "LAMB.* needs w whole, but it is in"),
+    (lambda: Adam().bind(optax, axis_name=3), HyperTypeError, "name of an axis or a tuple of names; got 3"),
+    (lambda: Adam().bind(optax, axis_name=("x", 3)), HyperTypeError, "got \\('x', 3\\)"),
+]
+
+
+@pytest.mark.parametrize("call, error, said", AXES_REFUSED)
+def test_refusals_of_axes(call, error, said):
+    with pytest.raises(error, match=said):
+        call()
 
 
 def test_zz_table():

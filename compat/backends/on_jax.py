@@ -66,6 +66,45 @@ class Held(object):
         return self.values[place]
 
 
+class Axes(object):
+    """Axes of devices over which variables can be in parts: those of `jax.shard_map`, `jax.pmap` and `jax.vmap`.
+
+    Args:
+        names: the names of the axes.
+    """
+
+    def __init__(self, names):
+        import jax
+
+        self.names, self._jax = tuple(names), jax
+
+    def unbound(self):
+        """Returns the names of the axes that do not exist here."""
+        return [name for name in self.names if self._index(name) is None]
+
+    def of(self, value):
+        """Returns the names of the axes over which a value differs, or may differ where JAX does not say.
+
+        `shard_map` says it unless `check_vma=False`: https://docs.jax.dev/en/latest/201/shard-map.html
+        """
+        return tuple(name for name in self.names
+                     if name in self._varying(value) or name not in self._varying(self._index(name)))
+
+    def sum(self, values, names):
+        """Returns the sums over axes of a list of values, by one operation of all devices."""
+        return self._jax.lax.psum(values, names) if names else values
+
+    def _index(self, name):
+        try:
+            return self._jax.lax.axis_index(name)
+        except NameError:
+            return None
+
+    def _varying(self, value):
+        kind = getattr(value.aval, "manual_axis_type", value.aval)
+        return getattr(kind, "varying", getattr(kind, "vma", ()))  # older ones have vma, or neither
+
+
 class JaxBackend(Backend):
     """JAX arrays, eager or traced. Gradients are dense, so no verb writes rows. `held`: a `Held`."""
 
@@ -156,7 +195,7 @@ class JaxBackend(Backend):
         places, held = [variable.change or variable for variable in variables], self._held.values
         for variable, place in zip(variables, places):
             if place not in held:  # both branches give the same places values
-                held[place] = self._jax.numpy.zeros(variable.shape, self._change_dtype(variable))
+                held[place] = self._no_change(variable)
 
         def values_after(branch):
             with self._held.holding(dict(held)) as after:
@@ -166,9 +205,15 @@ class JaxBackend(Backend):
         held.update(zip(places, self._jax.lax.cond(predicate, lambda: values_after(yes), lambda: values_after(no))))
         return []
 
-    def _change_dtype(self, variable):
-        dtype = self.dtype(variable)
-        return "float32" if dtype in SIXTEEN_BITS else dtype
+    def _no_change(self, variable):
+        """Returns zeros, of the type that a change has: in `shard_map` it differs over the axes that the variable does.
+        """
+        dtype, numpy = self.dtype(variable), self._jax.numpy
+        dtype = "float32" if dtype in SIXTEEN_BITS else dtype
+        for place in [variable] + list(variable.slots.values()):  # the variable may not be given
+            if place in self._held.values and place.shape == variable.shape:
+                return numpy.zeros_like(self._held.values[place], dtype)
+        return numpy.zeros(variable.shape, dtype)
 
     def values_if(self, predicate, yes, no):
         if not self.is_traced(predicate):

@@ -15,18 +15,20 @@ pure. The state is a `TransformState` of arrays alone:
   transforms that are chained behind it run all the same.
 - Parameters are needed only where the rule reads them. Without them, optax's own error says so.
 - A hyper can be a function of the count of updates, as optax's schedules are, or an array.
-- Totals, such as a global norm, are over the leaves that this transform sees. In `shard_map` and `pmap` give gradients
-  that are reduced; a `jit` over sharded arrays needs nothing.
+- Totals, such as a global norm, are over the leaves that this transform sees. A `jit` over sharded arrays needs
+  nothing. In `shard_map` and `pmap` give gradients that are reduced. If parameters are in parts there, bind with
+  `axis_name`: the name of the axis, or a tuple of them, over which `StepOverAxes` adds what was measured.
 - Gradients are dense, so `sparse="rows"` needs `dense_ok=True`. Counters and int64 slots are int32.
 """
 from __future__ import absolute_import, division, print_function
 
 import functools
 import sys
+from collections import OrderedDict
 
-from everstep.compat.backends.on_jax import Held, JaxBackend, Place
+from everstep.compat.backends.on_jax import Axes, Held, JaxBackend, Place
 from everstep.compat.engine.pairs import check_pairs
-from everstep.compat.engine.step import counters
+from everstep.compat.engine.step import Step, counters
 from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import Adapter
 from everstep.compat.targets.checking import check_dense, check_repeat, forgetting_failures
@@ -34,8 +36,17 @@ from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword, 
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.optax_trees import Layouts, TransformState, Tree
-from everstep.errors import HyperValueError, StateError, UnsupportedError, UnsupportedMemberError, VariableError
+from everstep.errors import (
+    GradientError,
+    HyperTypeError,
+    HyperValueError,
+    StateError,
+    UnsupportedError,
+    UnsupportedMemberError,
+    VariableError,
+)
 from everstep.optimizers.contract import VARIABLE, scalar_starts
+from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -119,6 +130,29 @@ class WithoutState(object):
         pass
 
 
+class StepOverAxes(Step):
+    """A step on variables that can be in parts over axes of devices: what it measures is of whole variables.
+
+    Args:
+        in_parts: {variable: names of the axes over which it is in parts}.
+    """
+
+    def __init__(self, host, pairs, in_parts):
+        super(StepOverAxes, self).__init__(host, pairs)
+        self.in_parts = in_parts
+
+    def _sums(self, requests, dtypes):
+        groups, sums = OrderedDict(), {}
+        for request in requests:
+            groups.setdefault(self.in_parts[request[2].variable], []).append(request)
+        for names, group in groups.items():
+            keys = OrderedDict.fromkeys((whole, name) for whole, name, _, _ in group)
+            natives = super(StepOverAxes, self)._sums(group, dtypes)
+            for key, native in zip(keys, self.host.adapter.axes.sum(natives, names)):
+                sums[key] = sums[key] + native if key in sums else native
+        return [sums[key] for key in dtypes]
+
+
 class TransformAdapter(Adapter):
     target = "optax_transform"
     works_on = "optax, for JAX without Keras"
@@ -163,7 +197,10 @@ class TransformAdapter(Adapter):
     def native_keywords(cls, config):
         return config
 
-    def start(self):
+    def start(self, axis_name=None):
+        names = (axis_name,) if isinstance(axis_name, TEXT_OR_BYTES) else () if axis_name is None else axis_name
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, TEXT_OR_BYTES) for name in names):
+            raise HyperTypeError("axis_name is the name of an axis or a tuple of names; got {!r}".format(axis_name))
         definition, base = self.bound.definition, type(self.native).native_base
         check_dense(definition, "in optax gradients are dense")
         if definition.stages > 1:
@@ -173,7 +210,7 @@ class TransformAdapter(Adapter):
         self._optax = sys.modules[base.__module__.split(".")[0]]
         self.held = Held(sys.modules[base.__module__].NO_PARAMS_MSG)
         self.use(JaxBackend(self.held))
-        self.layouts = Layouts(self)
+        self.layouts, self.axes = Layouts(self), Axes(names)
         self._counters = {name: Place(name, (), "int32") for name in counters(definition)}
         self._scalars = {name: Place(name, (), "float32") for name in scalar_starts(definition)}
 
@@ -323,8 +360,34 @@ class TransformAdapter(Adapter):
         with self.held.holding(tree.given(state, params is not None)) as held, forgetting_failures(bound):
             check_repeat(self.bound, [])
             pairs = list(zip(tree.leaves, tree.layout.variables))
-            bound.take_step(check_pairs(self.backend, pairs, True) if pairs else [], checked=False)
+            pairs = check_pairs(self.backend, pairs, True) if pairs else []
+            if self.axes.names:
+                StepOverAxes(bound, pairs, self._in_parts(bound, pairs)).run()
+            else:
+                bound.take_step(pairs, checked=False)
             return tree.changes(held), tree.state(state)
+
+    def _in_parts(self, bound, pairs):
+        """Returns {variable: names of the axes over which it is in parts}: as its value, if given, else its gradient.
+        """
+        unbound, in_parts = self.axes.unbound(), {}
+        if unbound:
+            raise UnsupportedError(
+                "{} was bound with axis_name={!r}, and there is no axis of the name {} here. Call update inside of "
+                "jax.shard_map or jax.pmap over it, or bind without axis_name".format(
+                    bound.owner, bound.arguments["axis_name"], " or ".join(map(repr, unbound))))
+        for grad, variable in pairs:
+            names = in_parts[variable] = self.axes.of(self.held.values.get(variable, grad))
+            if names and bound.rule(variable).locality != "element":
+                raise UnsupportedError(
+                    "{} needs {} whole, but it is in parts over the axis {}. Call update on sharded arrays in jax.jit, "
+                    "without shard_map or pmap".format(bound.definition._short(), variable.name, ", ".join(names)))
+            partial = [name for name in self.axes.of(grad) if name not in names]
+            if partial:
+                raise GradientError(
+                    "all devices along the axis {0} have the same {1}, but each has another gradient for it: reduce "
+                    "that first, by jax.lax.psum or pmean over {0}".format(", ".join(partial), variable.name))
+        return in_parts
 
     def given(self, state):
         """Returns {`Place`: value} of the counters and scalars of a state. Raises StateError if it has others."""
