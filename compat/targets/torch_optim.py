@@ -100,8 +100,10 @@ class TorchAdapter(Adapter):
     def start(self, params=None, maximize=False, foreach=None, fused=None, capturable=False):
         if params is None:
             raise DefinitionError(_PARAMS.format(self.bound.definition._short()))
+        if foreach and fused:
+            raise DefinitionError("foreach and fused are two ways to take a step, as in stock; give one of them")
         self.bound.arguments.pop("params")
-        self.use(TorchBackend())
+        self.use(TorchBackend(self.variable_name))
         self.names, self._lanes = {}, {}
         self._checked_last = []  # type: list  # the variables of the last step
         self._uncompiled = None
