@@ -96,6 +96,9 @@ class Groups(object):
         self.fixed = {key: value for key, value in settings.items() if key not in taken and key not in _FLAGS}
         places = [key for key, place in self.keys.values() if place is not None]
         self._sizes = {key: places.count(key) for key in places}  # {key of a group: length of its tuple}
+        given = {name: bound.given(name) for name in self.keys}
+        # Hypers that a schedule or function decides.
+        self._decides = {name for name, each in given.items() if isinstance(each, Schedule) or hypers.is_function(each)}
         self._checked = {}  # {(id of a group, flat hyper): value that was checked last}
         self._starts = {}  # {flat hyper: its first value}
         self._shown = {}  # {(id of a group, flat hyper): number that a schedule or function gave last}
@@ -151,37 +154,31 @@ class Groups(object):
     def value(self, group, name, lane):
         """Returns the value of a hyper in a group that a step uses: a number as float32 holds it, or a tensor."""
         value = self._checked_value(group, name)
-        if self._is_decided(name):
+        if name in self._decides:
             return self._decided(group, name, value, self.bound.given(name), lane)
         return value if _is_native(value) else float(np.float32(value))
 
-    def _is_decided(self, name):
-        given = self.bound.given(name)
-        return isinstance(given, Schedule) or hypers.is_function(given)
-
     def _checked_value(self, group, name):
         """Returns what a group holds of a hyper. Raises an error if no step can use it."""
-        value = self._raw(group, name)
-        if self._is_decided(name):
+        value, last = self._raw(group, name), self._checked.get((id(group), name), self)
+        if name in self._decides or type(value) is type(last) and value == last:
             return value
         if _is_native(value):
             if value.numel() != 1:
                 raise HyperTypeError("{}.{} takes a scalar; got a tensor of shape {}".format(
                     self.bound.owner, name, tuple(value.shape)))
             return value
-        last = self._checked.get((id(group), name), self)
-        if type(value) is not type(last) or value != last:
-            if isinstance(self.bound.given(name), float):
-                hypers.check(self.bound, name, value)
-            else:
-                owner, declaration = self.bound.hyper_declarations()[name]
-                declaration.check(type(owner).__name__, value)
-            self._checked[id(group), name] = value
+        if isinstance(self.bound.given(name), float):
+            hypers.check(self.bound, name, value)
+        else:
+            owner, declaration = self.bound.hyper_declarations()[name]
+            declaration.check(type(owner).__name__, value)
+        self._checked[id(group), name] = value
         return value
 
     def read(self, group, name):
         """Returns a hyper's value in a group, or the schedule or function that decides it."""
-        return self.bound.given(name) if self._is_decided(name) else self._raw(group, name)
+        return self.bound.given(name) if name in self._decides else self._raw(group, name)
 
     def _raw(self, group, name):
         key, place = self.keys[name]
@@ -246,7 +243,7 @@ class Groups(object):
         for group in groups:
             for key, value in self.native_defaults().items():  # another torch, or stock, lacks some
                 group.setdefault(key, value)
-            for name in filter(self._is_decided, self.keys):
+            for name in self._decides:
                 self._shown[id(group), name] = self._raw(group, name)
 
     def native_defaults(self):
