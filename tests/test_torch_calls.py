@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import everstep
+import harness
 from call_worlds import Outcome, caught, judge
 from calls import WRONG_NUMBERS, Call
 from everstep.compat.ways.torch_world import torch_ways
@@ -246,7 +247,7 @@ LATER = [
     ("two arguments of zero_grad", lambda side: side.opt.zero_grad(1, 2), ""),
     ("get_slot of an unknown slot", lambda side: side.opt.get_slot(side.a, "momenta"), "has no slot 'momenta'"),
     ("get_slot of another parameter", lambda side: side.opt.get_slot(parameter(2), "m"), "trains the parameters"),
-    ("a parameter that has grown", grown, r"param_1 is of shape \(5,\) now, and its slots are for shape \(3,\)"),
+    ("a parameter that has grown", grown, r"param_1 is of shape \(5,\) now, and was of shape \(3,\)"),
     ("a row that is not there", of_rows(0, 9), "param_0 of 4 rows has no row 9"),
     ("a negative row", of_rows(-1, 0), "param_0 of 4 rows has no row -1"),
 ] + [("a gradient " + name, of_gradient(value), "the gradient of param_1 " + text) for name, value, text in [
@@ -342,6 +343,31 @@ def test_a_refused_call_changes_nothing(call):
     ours.step()
     clean.step()
     assert equal(ours.trained(), clean.trained())
+
+
+OTHERS = [
+    everstep.accumulate(Adam(0.1), 3), everstep.moving_average(Adam(0.1), 0.5), SGD(0.1, momentum=0.9),
+    SGD(everstep.InverseTimeDecay(0.5, 0.5)), everstep.optimizers.Nadam(0.1)]
+
+
+@pytest.mark.parametrize("definition", OTHERS if torch else [], ids=lambda each: type(each).__name__)
+def test_a_refused_call_changes_nothing_of_other_definitions(definition):
+    def begun():
+        side = Side(True)
+        return side.begin(definition.bind(optim, params=side.params), 2)
+
+    clean = begun()
+    before = clean.trained()
+    clean.step()
+    after, refused = clean.trained(), 0
+    for call in LATER[harness.TURN % 3 :: 1 if harness.FULL else 3]:
+        side = begun()
+        if caught(Call(call[0], None, call[1], False, True, call[2], None), side)[0] is not None:
+            refused += 1
+            assert equal(side.trained(), before), call
+            side.step()
+            assert equal(side.trained(), after), call
+    assert refused > 25
 
 
 # What stock refuses and ours takes.

@@ -1,6 +1,8 @@
 """Parameter groups of torch: a definition's hypers and options in them, under torch's names."""
 from __future__ import absolute_import, division, print_function
 
+import numbers
+
 import numpy as np
 
 from everstep.compat.targets import hypers
@@ -155,14 +157,16 @@ class Groups(object):
         """Returns the value of a hyper in a group that a step uses: a number as float32 holds it, or a tensor."""
         value = self._checked_value(group, name)
         if name in self._decides:
-            return self._decided(group, name, value, self.bound.given(name), lane)
+            return self._decided(group, name, self.bound.given(name), lane)
         return value if _is_native(value) else float(np.float32(value))
 
     def _checked_value(self, group, name):
         """Returns what a group holds of a hyper. Raises an error if no step can use it."""
         value, last = self._raw(group, name), self._checked.get((id(group), name), self)
-        if name in self._decides or type(value) is type(last) and value == last:
+        if type(value) is type(last) and value == last:
             return value
+        if name in self._decides:
+            return self._checked_shown(group, name, value)
         if _is_native(value):
             if value.numel() != 1:
                 raise HyperTypeError("{}.{} takes a scalar; got a tensor of shape {}".format(
@@ -184,13 +188,18 @@ class Groups(object):
         key, place = self.keys[name]
         return group[key] if place is None else group[key][place]
 
-    def _decided(self, group, name, value, given, lane):
-        """Returns the value of a schedule or function, and shows it in the group."""
+    def _checked_shown(self, group, name, value):
+        """Returns what a schedule or function gave last, which the group has. Raises HyperValueError if it was set."""
         shown = self._shown.get((id(group), name), self._starts[name])
-        if value is not shown and value != shown:
-            raise HyperValueError(
-                "{}.{} was given as {!r}, which decides its value at every step, but the group has {!r} now; it had "
-                "{!r}. Bind a definition with a number to set it".format(self.bound.owner, name, given, value, shown))
+        if value is shown or isinstance(value, numbers.Real) and value == shown:
+            return value
+        raise HyperValueError(
+            "{}.{} was given as {!r}, which decides its value at every step, but the group has {!r} now; it had {!r}. "
+            "Bind a definition with a number to set it".format(
+                self.bound.owner, name, self.bound.given(name), value, shown))
+
+    def _decided(self, group, name, given, lane):
+        """Returns the value of a schedule or function, and shows it in the group."""
         new = float(given(int(lane.counters["updates"]))) if isinstance(given, Schedule) else hypers.called(
             self.bound, name, given)
         self._put(group, name, new)
@@ -221,10 +230,22 @@ class Groups(object):
         if lacks:
             raise StateError("a parameter group of the state_dict has no {}, which {} needs; it has {}".format(
                 " and ".join(lacks), self.bound.definition._short(), ", ".join(sorted(map(str, group)))))
-        self.check(dict(self.native_defaults(), **group))
+        whole = dict(self.native_defaults(), **group)
+        self._check_options(whole)
+        for name in self.keys:
+            value = self._raw(whole, name)
+            if name not in self._decides:
+                self._checked_value(whole, name)
+            elif not isinstance(value, numbers.Real) and not _is_native(value):
+                raise HyperTypeError("{}.{} is a number; the state_dict has {!r}".format(self.bound.owner, name, value))
 
     def check(self, group):
         """Raises an error if a group's options are not those of the definition, or if no step can use its hypers."""
+        self._check_options(group)
+        for name in self.keys:
+            self._checked_value(group, name)
+
+    def _check_options(self, group):
         for key, value in self.fixed.items():
             if group.get(key, value) != value:
                 raise StateError(
@@ -234,8 +255,6 @@ class Groups(object):
             raise hypers.refusal(self.bound, "differentiable")
         for key, count in self._sizes.items():
             _check_tuple(self.bound.owner, key, group[key], count)
-        for name in self.keys:
-            self._checked_value(group, name)
 
     def settle(self, groups):
         """Completes groups that a loader or a copy brought, and takes what schedules gave last from them."""

@@ -81,7 +81,7 @@ class ParamState(object):
             record, state = self._records.get(id(param)), states.get(param)
             if record is not None and record.state is state and record.param is param:
                 if param.shape != record.shape:
-                    self._check_grown(record)
+                    self._refuse_grown(record)
                 if all([state.get(key) is tensor for key, tensor in record.tensors]):
                     continue
             replaced = replaced or record is not None
@@ -96,13 +96,11 @@ class ParamState(object):
             self._records[id(param)] = _Record(param, param.shape, state, [(key, state[key]) for key in keys])
         return replaced
 
-    def _check_grown(self, record):
-        """Raises VariableError for a parameter of another shape than its slots."""
-        param = record.param
-        if self.bound.slot_names(param):
-            raise VariableError(
-                "{} is of shape {} now, and its slots are for shape {}: slots do not grow with a parameter. Bind a new "
-                "optimizer".format(self.adapter.variable_name(param), tuple(param.shape), tuple(record.shape)))
+    def _refuse_grown(self, record):
+        raise VariableError(
+            "{} is of shape {} now, and was of shape {} at the last step; an optimizer's state does not grow with a "
+            "parameter. Bind a new optimizer".format(
+                self.adapter.variable_name(record.param), tuple(record.param.shape), tuple(record.shape)))
 
     def _check_slot(self, param, name, value):
         """Raises StateError if a value cannot be a slot of a parameter."""
