@@ -150,7 +150,13 @@ class TorchAdapter(Adapter):
     def variable_name(self, variable):
         if id(variable) not in self.names:
             self._learn_names()
+            self._check_known(variable)
         return self.names[id(variable)]
+
+    def _check_known(self, variable):
+        if not any(variable is param for param in self.params()):
+            raise VariableError("{} trains the parameters that it was given; got {}".format(
+                self.bound.owner, type(variable).__name__))
 
     def _learn_names(self):
         number = 0
@@ -200,9 +206,7 @@ class TorchAdapter(Adapter):
     # State.
 
     def check_variable(self, variable):
-        if not any(variable is param for param in self.params()):
-            raise VariableError("{} trains the parameters that it was given; got {}".format(
-                self.bound.owner, type(variable).__name__))
+        self._check_known(variable)
         if variable.is_complex():
             name = self.variable_name(variable)
             raise hypers.refusal(self.bound, "complex variables", got=name, dtype=variable.dtype)
