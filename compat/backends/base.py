@@ -149,6 +149,10 @@ class Backend(object):
         """Returns whether a value or variable belongs to another graph than the code that runs."""
         return False
 
+    def name_of(self, variable):
+        """Returns what messages call a variable."""
+        return getattr(variable, "name", "an array")
+
     def fitting(self, grad, variable, name):
         """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable `name`.
 

@@ -27,9 +27,11 @@ class TorchBackend(Backend):
     adds_in_place = True
     lists = None  # type: Any
 
-    def __init__(self):
+    def __init__(self, named):
+        """`named`: a function that returns the name of a parameter, which torch itself does not know."""
         import torch
 
+        self._named = named
         self.torch = torch
         self.lists = TorchLists(None)
         self._device = "cpu"  # where new values are made: see `at`
@@ -126,6 +128,15 @@ class TorchBackend(Backend):
     def surely_fits(self, grad, variable):
         return self.lists.surely_fits(grad, variable)
 
+    def name_of(self, variable):
+        return self._named(variable)
+
+    def fitting(self, grad, variable, name):
+        slices = self.slices(grad)
+        if slices:
+            self.existing_rows(slices[1], variable, name)
+        return grad
+
     def slices(self, grad):
         return (grad._values(), grad._indices()[0]) if self._is_sparse(grad) else None
 
@@ -143,7 +154,7 @@ class TorchBackend(Backend):
         return self.torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
 
     def existing_rows(self, rows, variable, name):
-        rows = self.constant(rows, "int64")
+        rows = self.constant(rows, "int64")  # a device that gets a wrong one takes no call after it
         check_row_numbers(rows.cpu().numpy(), len(variable), name)
         return rows
 

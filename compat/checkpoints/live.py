@@ -68,7 +68,7 @@ def _parts_by_whole(optimizer, variables):
         for part in [part for item in variable_or_parts for part in adapter.parts(item)]:
             adapter.check_variable(part)
             if bound.variable_key(part) in seen:
-                raise VariableError("{} is given twice".format(getattr(part, "name", "an array")))
+                raise VariableError("{} is given twice".format(bound.backend.name_of(part)))
             seen.add(bound.variable_key(part))
             parts_by_whole.setdefault((name, bound.whole_key(part)), []).append(part)
     return parts_by_whole

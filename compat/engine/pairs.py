@@ -67,18 +67,14 @@ def check_rows(backend, pairs):
     Raises:
         GradientError: in eager code, a sparse gradient has a row that its variable lacks.
     """
-    return [(backend.fitting(grad, variable, _name(variable)), variable) for grad, variable in pairs]
-
-
-def _name(variable):
-    return getattr(variable, "name", "an array")
+    return [(backend.fitting(grad, variable, backend.name_of(variable)), variable) for grad, variable in pairs]
 
 
 def _checked(backend, grad, variable, any_float):
     """Returns one gradient as a value of the backend; None for None."""
     if grad is None or backend.surely_fits(grad, variable):
         return grad
-    name, dtype = _name(variable), backend.dtype(variable)
+    name, dtype = backend.name_of(variable), backend.dtype(variable)
     if dtype not in _FLOATS:
         raise GradientError("{} is of dtype {}; only real floating-point variables are trained".format(name, dtype))
     if backend.is_foreign(variable):

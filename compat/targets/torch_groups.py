@@ -1,10 +1,12 @@
 """Parameter groups of torch: a definition's hypers and options in them, under torch's names."""
 from __future__ import absolute_import, division, print_function
 
+import numbers
+
 import numpy as np
 
 from everstep.compat.targets import hypers
-from everstep.errors import DefinitionError, HyperValueError, StateError
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, is_tensor
 from everstep.optimizers.contract.binder import binder
 
@@ -46,14 +48,32 @@ def torch_arguments(definition_class, args, kwargs):
     renamed = {entry[0]: name for name, entry in binder.stock_groups(definition_class, None)[0].items()}
     for name, (key, place) in SPELLED.items():
         if place is None and key in kwargs and name in own and key not in own:
-            kwargs[name] = kwargs.pop(key)
+            _rename(kwargs, key, [name], [kwargs.pop(key)])
     for key, name in renamed.items():
         if key in kwargs and key not in own:
-            kwargs[name] = kwargs.pop(key)
+            _rename(kwargs, key, [name], [kwargs.pop(key)])
     if "betas" in kwargs and "betas" not in own and "beta_1" in own:
-        for number, value in enumerate(kwargs.pop("betas"), 1):
-            kwargs["beta_{}".format(number)] = value
+        names = [name for name in ("beta_1", "beta_2", "beta_3") if name in own]
+        betas = kwargs.pop("betas")
+        _check_tuple(definition_class.__name__, "betas", betas, len(names))
+        _rename(kwargs, "betas", names, betas)
     return args
+
+
+def _rename(kwargs, key, names, values):
+    for name, value in zip(names, values):
+        if name in kwargs:
+            raise DefinitionError("{} is given twice, as {} and as {}; give one of them".format(name, name, key))
+        kwargs[name] = value
+
+
+def _check_tuple(owner, key, value, count):
+    if not isinstance(value, (tuple, list)) or len(value) != count:
+        raise HyperTypeError("{}.{} takes a tuple of {} numbers; got {!r}".format(owner, key, count, value))
+
+
+def _is_native(value):
+    return is_tensor(value) and hasattr(value, "numel")
 
 
 class Groups(object):
@@ -76,15 +96,21 @@ class Groups(object):
         taken = {key for key, _ in self.keys.values()}
         # What stock has in its groups beside the hypers. It is part of the definition, and cannot be set.
         self.fixed = {key: value for key, value in settings.items() if key not in taken and key not in _FLAGS}
-        self._checked = {}  # {flat hyper: value that was checked last}
-        self._shown = {}  # {(id of a group, flat hyper): number that a schedule gave last}
+        places = [key for key, place in self.keys.values() if place is not None]
+        self._sizes = {key: places.count(key) for key in places}  # {key of a group: length of its tuple}
+        given = {name: bound.given(name) for name in self.keys}
+        # Hypers that a schedule or function decides.
+        self._decides = {name for name, each in given.items() if isinstance(each, Schedule) or hypers.is_function(each)}
+        self._checked = {}  # {(id of a group, flat hyper): value that was checked last}
+        self._starts = {}  # {flat hyper: its first value}
+        self._shown = {}  # {(id of a group, flat hyper): number that a schedule or function gave last}
 
     def defaults(self):
         defaults = dict(self.fixed, **self.flags)
         defaults["differentiable"] = False
         tuples = {}  # type: dict
         for name, (key, place) in self.keys.items():
-            value = self._first(name)
+            value = self._starts[name] = self._first(name)
             if place is None:
                 defaults[key] = value
             else:
@@ -97,7 +123,7 @@ class Groups(object):
         given = self.bound.given(name)
         if isinstance(given, Schedule):
             return float(given(0))
-        return given() if hypers.is_function(given) else given
+        return hypers.called(self.bound, name, given) if hypers.is_function(given) else given
 
     def unpacked(self, params):
         """Returns parameters as torch takes them, with groups in torch's spelling."""
@@ -129,35 +155,51 @@ class Groups(object):
 
     def value(self, group, name, lane):
         """Returns the value of a hyper in a group that a step uses: a number as float32 holds it, or a tensor."""
-        value = self._raw(group, name)
-        given = self.bound.given(name)
-        if isinstance(given, Schedule) or hypers.is_function(given):
-            return self._decided(group, name, value, given, lane)
-        if is_tensor(value) and not isinstance(value, (np.ndarray, np.generic)):
+        value = self._checked_value(group, name)
+        if name in self._decides:
+            return self._decided(group, name, self.bound.given(name), lane)
+        return value if _is_native(value) else float(np.float32(value))
+
+    def _checked_value(self, group, name):
+        """Returns what a group holds of a hyper. Raises an error if no step can use it."""
+        value, last = self._raw(group, name), self._checked.get((id(group), name), self)
+        if type(value) is type(last) and value == last:
             return value
-        if self._checked.get(name) != value:
-            if isinstance(given, float):
-                hypers.check(self.bound, name, value)
-            self._checked[name] = value
-        return float(np.float32(value))
+        if name in self._decides:
+            return self._checked_shown(group, name, value)
+        if _is_native(value):
+            if value.numel() != 1:
+                raise HyperTypeError("{}.{} takes a scalar; got a tensor of shape {}".format(
+                    self.bound.owner, name, tuple(value.shape)))
+            return value
+        if isinstance(self.bound.given(name), float):
+            hypers.check(self.bound, name, value)
+        else:
+            owner, declaration = self.bound.hyper_declarations()[name]
+            declaration.check(type(owner).__name__, value)
+        self._checked[id(group), name] = value
+        return value
 
     def read(self, group, name):
         """Returns a hyper's value in a group, or the schedule or function that decides it."""
-        given = self.bound.given(name)
-        decided = isinstance(given, Schedule) or hypers.is_function(given)
-        return given if decided else self._raw(group, name)
+        return self.bound.given(name) if name in self._decides else self._raw(group, name)
 
     def _raw(self, group, name):
         key, place = self.keys[name]
         return group[key] if place is None else group[key][place]
 
-    def _decided(self, group, name, value, given, lane):
+    def _checked_shown(self, group, name, value):
+        """Returns what a schedule or function gave last, which the group has. Raises HyperValueError if it was set."""
+        shown = self._shown.get((id(group), name), self._starts[name])
+        if value is shown or isinstance(value, numbers.Real) and value == shown:
+            return value
+        raise HyperValueError(
+            "{}.{} was given as {!r}, which decides its value at every step, but the group has {!r} now; it had {!r}. "
+            "Bind a definition with a number to set it".format(
+                self.bound.owner, name, self.bound.given(name), value, shown))
+
+    def _decided(self, group, name, given, lane):
         """Returns the value of a schedule or function, and shows it in the group."""
-        shown = self._shown.get((id(group), name), self._first(name))
-        if value != shown:
-            raise HyperValueError(
-                "{}.{} was given as {!r}, which decides its value at every step, but the group has {!r} now; it had "
-                "{!r}. Bind a definition with a number to set it".format(self.bound.owner, name, given, value, shown))
         new = float(given(int(lane.counters["updates"]))) if isinstance(given, Schedule) else hypers.called(
             self.bound, name, given)
         self._put(group, name, new)
@@ -181,8 +223,29 @@ class Groups(object):
         return tuple(id(value) if is_tensor(value) and not isinstance(value, np.generic) else value
                      for value in values) + (bool(group["maximize"]),)
 
+    def check_loaded(self, group):
+        """Raises an error if a loaded group does not fit the definition."""
+        of_stock = {key for key, _ in SPELLED.values()}  # others, such as sma_threshold of RAdam, keep their values
+        lacks = sorted({key for key, _ in self.keys.values() if key in of_stock and key not in group})
+        if lacks:
+            raise StateError("a parameter group of the state_dict has no {}, which {} needs; it has {}".format(
+                " and ".join(lacks), self.bound.definition._short(), ", ".join(sorted(map(str, group)))))
+        whole = dict(self.native_defaults(), **group)
+        self._check_options(whole)
+        for name in self.keys:
+            value = self._raw(whole, name)
+            if name not in self._decides:
+                self._checked_value(whole, name)
+            elif not isinstance(value, numbers.Real) and not _is_native(value):
+                raise HyperTypeError("{}.{} is a number; the state_dict has {!r}".format(self.bound.owner, name, value))
+
     def check(self, group):
-        """Raises StateError if a group's options are not those of the definition."""
+        """Raises an error if a group's options are not those of the definition, or if no step can use its hypers."""
+        self._check_options(group)
+        for name in self.keys:
+            self._checked_value(group, name)
+
+    def _check_options(self, group):
         for key, value in self.fixed.items():
             if group.get(key, value) != value:
                 raise StateError(
@@ -190,11 +253,17 @@ class Groups(object):
                     "another definition".format(self.bound.owner, key, value, group[key]))
         if group.get("differentiable"):
             raise hypers.refusal(self.bound, "differentiable")
+        for key, count in self._sizes.items():
+            _check_tuple(self.bound.owner, key, group[key], count)
 
-    def completed(self, group):
-        """Adds what a loaded group of another torch lacks."""
-        for key, value in self.native_defaults().items():
-            group.setdefault(key, value)
+    def settle(self, groups):
+        """Completes groups that a loader or a copy brought, and takes what schedules gave last from them."""
+        self._shown.clear()
+        for group in groups:
+            for key, value in self.native_defaults().items():  # another torch, or stock, lacks some
+                group.setdefault(key, value)
+            for name in self._decides:
+                self._shown[id(group), name] = self._raw(group, name)
 
     def native_defaults(self):
         return vars(self.bound.native).get("defaults", {})

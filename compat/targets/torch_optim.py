@@ -100,8 +100,10 @@ class TorchAdapter(Adapter):
     def start(self, params=None, maximize=False, foreach=None, fused=None, capturable=False):
         if params is None:
             raise DefinitionError(_PARAMS.format(self.bound.definition._short()))
+        if foreach and fused:
+            raise DefinitionError("foreach and fused are two ways to take a step, as in stock; give one of them")
         self.bound.arguments.pop("params")
-        self.use(TorchBackend())
+        self.use(TorchBackend(self.variable_name))
         self.names, self._lanes = {}, {}
         self._checked_last = []  # type: list  # the variables of the last step
         self._uncompiled = None
@@ -148,7 +150,13 @@ class TorchAdapter(Adapter):
     def variable_name(self, variable):
         if id(variable) not in self.names:
             self._learn_names()
+            self._check_known(variable)
         return self.names[id(variable)]
+
+    def _check_known(self, variable):
+        if not any(variable is param for param in self.params()):
+            raise VariableError("{} trains the parameters that it was given; got {}".format(
+                self.bound.owner, type(variable).__name__))
 
     def _learn_names(self):
         number = 0
@@ -198,9 +206,7 @@ class TorchAdapter(Adapter):
     # State.
 
     def check_variable(self, variable):
-        if not any(variable is param for param in self.params()):
-            raise VariableError("{} trains the parameters that it was given; got {}".format(
-                self.bound.owner, type(variable).__name__))
+        self._check_known(variable)
         if variable.is_complex():
             name = self.variable_name(variable)
             raise hypers.refusal(self.bound, "complex variables", got=name, dtype=variable.dtype)

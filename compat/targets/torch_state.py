@@ -1,6 +1,7 @@
 """`state[param]` of torch: slots, counters and scalars of a definition, under the names of the stock optimizer."""
 from __future__ import absolute_import, division, print_function
 
+import numbers
 import warnings
 from collections import namedtuple
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.compat.engine.step import counters
-from everstep.errors import StateError, StateWarning
+from everstep.errors import StateError, StateWarning, VariableError
 from everstep.optimizers.contract import VARIABLE, Names, scalar_starts
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.trees import flatten, tree
@@ -17,8 +18,8 @@ _EXACT = 2**24  # the first count that float32, stock's dtype for it, cannot ste
 STEP = "step"
 
 
-# tensors: [(key, tensor)] of its slots, counters and scalars.
-_Record = namedtuple("_Record", "param state tensors")
+# shape: of the parameter; tensors: [(key, tensor)] of its slots, counters and scalars.
+_Record = namedtuple("_Record", "param shape state tensors")
 
 
 class Repeated(object):
@@ -79,14 +80,36 @@ class ParamState(object):
         for param in params:
             record, state = self._records.get(id(param)), states.get(param)
             if record is not None and record.state is state and record.param is param:
+                if param.shape != record.shape:
+                    self._refuse_grown(record)
                 if all([state.get(key) is tensor for key, tensor in record.tensors]):
                     continue
             replaced = replaced or record is not None
+            if not isinstance(states.get(param, {}), dict):
+                raise StateError("the state of {} is a dictionary; got {!r}".format(
+                    self.adapter.variable_name(param), states[param]))
             self.make(param)
-            state = states[param]
-            keys = map(self.name, self.bound.slot_names(param) + list(self.starts))
-            self._records[id(param)] = _Record(param, state, [(key, state[key]) for key in keys])
+            state, slots = states[param], self.bound.slot_names(param)
+            for name in slots:
+                self._check_slot(param, name, state[self.name(name)])
+            keys = map(self.name, slots + list(self.starts))
+            self._records[id(param)] = _Record(param, param.shape, state, [(key, state[key]) for key in keys])
         return replaced
+
+    def _refuse_grown(self, record):
+        raise VariableError(
+            "{} is of shape {} now, and was of shape {} at the last step; an optimizer's state does not grow with a "
+            "parameter. Bind a new optimizer".format(
+                self.adapter.variable_name(record.param), tuple(record.param.shape), tuple(record.shape)))
+
+    def _check_slot(self, param, name, value):
+        """Raises StateError if a value cannot be a slot of a parameter."""
+        shape, is_tensor = tuple(self.bound.slot_declaration(param, name)[1]), isinstance(value, self.torch.Tensor)
+        if is_tensor and tuple(value.shape) == shape and not value.is_complex():
+            return
+        got = "a tensor of shape {} and of {}".format(tuple(value.shape), value.dtype) if is_tensor else repr(value)
+        raise StateError("{} of {} is a tensor of real numbers of shape {}; got {}".format(
+            self.name(name), self.adapter.variable_name(param), shape, got))
 
     def make(self, param):
         """Creates what a parameter's state lacks."""
@@ -132,12 +155,20 @@ class ParamState(object):
         if value is None:
             return self.starts[name]
         if not isinstance(value, self.torch.Tensor):
-            return int(value) if name in self._counters else float(value)
+            return self._read(param, name, value)
         known = self._known.get(id(value))
         if known is None or known[0] is not value or known[1] != value._version:
-            number = value.item()
-            known = self._known[id(value)] = value, value._version, int(number) if name in self._counters else number
+            known = self._known[id(value)] = value, value._version, self._read(param, name, value)
         return known[2]
+
+    def _read(self, param, name, value):
+        """Returns the number that stands for a counter or scalar. Raises StateError if it cannot be one."""
+        is_one = isinstance(value, self.torch.Tensor) and value.numel() == 1
+        number, counts = value.item() if is_one else value, name in self._counters
+        if isinstance(number, numbers.Real) and not (counts and (number < 0 or number % 1 != 0)):  # NaN % 1 is NaN
+            return int(number) if counts else float(number)  # type: ignore[call-overload]
+        raise StateError("{} of {} is a {}; got {!r}".format(
+            self.name(name), self.adapter.variable_name(param), "count of steps" if counts else "number", value))
 
     def put(self, param, name, number):
         state, key = self.of(param), self.name(name)
@@ -206,25 +237,40 @@ class ParamState(object):
     # Loading.
 
     def check(self, state_dict):
-        """Raises StateError if a state_dict does not fit the definition."""
+        """Raises an error if a state_dict does not fit the definition, before anything changes."""
         groups, ours = state_dict["param_groups"], self.adapter.native.param_groups
-        for group in groups:
-            self.adapter.groups.check(group)
+        are_groups = isinstance(groups, (list, tuple)) and all(isinstance(group, dict) for group in groups)
+        if not are_groups or not isinstance(state_dict["state"], dict):
+            raise StateError(
+                "param_groups of a state_dict is a list of dictionaries, and its state is a dictionary; got {} and "
+                "{}".format(type(groups).__name__, type(state_dict["state"]).__name__))
         if [len(each["params"]) for each in groups] != [len(each["params"]) for each in ours]:
             return  # torch raises
+        for group in groups:
+            self.adapter.groups.check_loaded(group)
         for param, saved in self._pairs(state_dict):
+            if not isinstance(saved, dict):
+                raise StateError("the state of {} in the state_dict is a dictionary; got {!r}".format(
+                    self.adapter.variable_name(param), saved))
             lacks = [key for key in map(self.name, self.bound.slot_names(param)) if key not in saved]
             if lacks:
                 raise StateError("the state_dict has no {} of {}, which {} needs; it has {}".format(
                     " and ".join(lacks), self.adapter.variable_name(param), self.bound.definition._short(),
                     ", ".join(sorted(map(str, saved))) or "nothing"))
+            for name in self.bound.slot_names(param):
+                if saved[self.name(name)] is not None:  # `make` makes it then
+                    self._check_slot(param, name, saved[self.name(name)])
+            for name in self.starts:
+                if self.name(name) in saved:
+                    self._read(param, name, saved[self.name(name)])
 
     def _pairs(self, state_dict):
         """Yields (parameter, its state in a state_dict) of those that have one."""
         for saved, group in zip(state_dict["param_groups"], self.adapter.native.param_groups):
             for number, param in zip(saved["params"], group["params"]):
-                if state_dict["state"].get(number):
-                    yield param, state_dict["state"][number]
+                of_param = state_dict["state"].get(number, {})
+                if of_param or not isinstance(of_param, dict):
+                    yield param, of_param
 
     def take_exact(self, state_dict):
         """Takes slots of another dtype than their parameter's from a state_dict: torch's loader has rounded them."""
@@ -272,8 +318,7 @@ class ParamState(object):
 
     def settle(self):
         """Completes groups and state after a loader or a copy has replaced them."""
-        for group in self.adapter.native.param_groups:
-            self.adapter.groups.completed(group)
+        self.adapter.groups.settle(self.adapter.native.param_groups)
         self.adapter.names.clear()
         self.adapter.forget()
         self._known.clear()
