@@ -311,8 +311,10 @@ class Group(object):
         """Returns the number of a leaf; None if only its device knows it."""
         kind, name = leaf.leaf
         native = step.hyper(name) if kind == "hyper" else view.scope.readers[leaf.leaf]()
-        if self.is_far and kind != "hyper" and self.lists.is_far(self.lists.tensors([native])):
-            return None
+        if self.is_far and kind != "hyper":
+            tensors = self.lists.tensors([native])
+            if tensors is None or self.lists.is_far(tensors):
+                return None
         return self.lists.number(native() if callable(native) else native, "learning_rate" in name)
 
     def _planned(self, view):
