@@ -32,14 +32,11 @@ def required(verb):
 
 
 # Required verbs that only TensorFlow has.
-GRAPHS = tuple(
-    "failure is_since operation kernel cannot_compile compile for_xla parts from_parts function part "
-    "write_part".split()
-)
+GRAPHS = tuple("failure is_since operation kernel cannot_compile compile for_xla parts from_parts function part "
+               "write_part".split())
 # Required verbs that a backend without sparse gradients lacks.
-ROWS = ("sparse", "existing_rows") + tuple(
-    "no_rows gather stack concat unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
-)
+ROWS = tuple("sparse existing_rows no_rows gather stack concat unique sum_duplicates scatter_to_dense rows_equal "
+             "largest repeat".split())
 
 
 class Backend(object):
@@ -156,8 +153,7 @@ class Backend(object):
     def fitting(self, grad, variable, name):
         """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable `name`.
 
-        Raises:
-            GradientError: in eager code, the gradient has rows that the variable lacks.
+        In eager code it raises GradientError if the gradient has rows that the variable lacks.
         """
         return grad
 
