@@ -132,7 +132,8 @@ def test_a_command_that_fails_without_network_stops_the_rest(demo):
 
 
 INTERRUPTED = """
-import pathlib, sys
+import pathlib, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes jobs in the background ignore it
 sys.path.insert(0, {examples!r})
 import demo
 demo.DEMO, demo.NEEDED = pathlib.Path({folder!r}), 0

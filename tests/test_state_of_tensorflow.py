@@ -88,7 +88,7 @@ def test_slots_on_the_command_line(saved, tmp_path, capsys):
     assert everstep.State.load(target).updates == 3 and not everstep.State.load(target).ordered
     assert cli.main(["inspect", path, "--slot", "m"]) == 2
     assert cli.main(["convert", path, target, "--to", "everstep", "--optimizer", "Unknown"] + slots) == 2
-    assert "there is no definition Unknown" in capsys.readouterr().err
+    assert "there is no definition called 'Unknown'" in capsys.readouterr().err
 
 
 keras = getattr(tensorflow, "keras", None)
