@@ -71,4 +71,5 @@ GOLDEN = [
 ]  # fmt: skip
 OPS = ["eigh"]  # what not every Keras 3 has
 CATCH_UP = None  # refused: the rule needs the whole variable
-LARGE = (1000003, 1)  # the right side has a basis of one vector; of more columns float32 cannot tell the vectors apart
+# Of a million rows TF 1.15 sums g^T g with an error of 5e-4; of more columns float32 cannot tell the vectors apart.
+LARGE = (30011, 1)
