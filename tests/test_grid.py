@@ -83,6 +83,27 @@ def end(run):
     return run.weights()
 
 
+def goes_on(way, written, name):
+    """Returns how far a run is from the one that wrote a state of tests/states, after it went on from that state."""
+    state = everstep.State.load(os.path.join(STATES, written.name, name + ".npz"))
+    run = new_run(way, everstep.Definition.from_config(state.definition))
+    run.restored(state, weights=True)
+    return largest(end(run), {each: np.float32(values) for each, values in written.weights[name].items()})
+
+
+def goes_on_elsewhere(way, other_way, name, path):
+    """Returns how far a run is from one of another way, which goes on from its first half."""
+    run = new_run(way, DEFINITIONS[name])
+    for batch in BATCHES[:HALF]:
+        run.step(batch)
+    state = run.captured(weights=True, path=path)
+    other, expected = new_run(other_way, DEFINITIONS[name]), end(run)
+    other.restored(state, weights=True)
+    distance = largest(end(other), expected)
+    other.close()
+    return distance
+
+
 def arrays(state):
     values = {(name, slot): np.asarray(array) for name, slots in state.slots.items() for slot, array in slots.items()}
     values.update((name, np.asarray(array)) for name, array in state.variables.items())

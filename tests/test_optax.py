@@ -404,26 +404,14 @@ def test_loss_scale():
 @pytest.mark.parametrize("name", sorted(test_grid.DEFINITIONS))
 def test_a_run_that_began_elsewhere_goes_on(writer, name):
     [written] = [each for each in test_grid.WRITERS if each.name == writer]
-    state = everstep.State.load(os.path.join(test_grid.STATES, writer, name + ".npz"))
-    run = test_grid.new_run(JIT, everstep.Definition.from_config(state.definition))
-    run.restored(state, weights=True)
-    expected = {each: np.float32(values) for each, values in written.weights[name].items()}
-    assert test_grid.largest(test_grid.end(run), expected) <= 1e-5
+    assert test_grid.goes_on(JIT, written, name) <= 1e-5
 
 
 @pytest.mark.parametrize("way", [way for way in harness.quickest() if way.target in ("arrays", "keras3")],
                          ids=harness.way_name)
 @pytest.mark.parametrize("name", sorted(test_grid.DEFINITIONS))
 def test_a_run_that_began_here_goes_on_elsewhere(way, name, tmp_path):
-    definition = test_grid.DEFINITIONS[name]
-    run = test_grid.new_run(JIT, definition)
-    for batch in test_grid.BATCHES[: test_grid.HALF]:
-        run.step(batch)
-    state = run.captured(weights=True, path=str(tmp_path / "half.npz"))
-    other, expected = test_grid.new_run(way, definition), test_grid.end(run)
-    other.restored(state, weights=True)
-    assert test_grid.largest(test_grid.end(other), expected) <= 1e-5
-    other.close()
+    assert test_grid.goes_on_elsewhere(JIT, way, name, str(tmp_path / "half.npz")) <= 1e-5
 
 
 def test_capture_and_restore_lose_nothing():

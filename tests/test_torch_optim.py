@@ -3,7 +3,6 @@ from __future__ import absolute_import, division, print_function
 
 import copy
 import io
-import os
 import pickle
 import warnings
 
@@ -674,26 +673,14 @@ def test_state_moves_to_numpy_and_back():
 @pytest.mark.parametrize("name", sorted(test_grid.DEFINITIONS))
 def test_a_run_that_began_elsewhere_goes_on(written, name):
     """The states of tests/states: of TF 1.4 to 2.21 and of every Keras."""
-    state = everstep.State.load(os.path.join(test_grid.STATES, written.name, name + ".npz"))
-    run = test_grid.new_run(torch_ways()[0], everstep.Definition.from_config(state.definition))
-    run.restored(state, weights=True)
-    expected = {each: np.float32(values) for each, values in written.weights[name].items()}
-    assert test_grid.largest(test_grid.end(run), expected) <= 1e-5
+    assert test_grid.goes_on(torch_ways()[0], written, name) <= 1e-5
 
 
 @pytest.mark.parametrize("way", [way for way in harness.quickest() if way.target in ("arrays", "keras3")],
                          ids=harness.way_name)
 @pytest.mark.parametrize("name", sorted(test_grid.DEFINITIONS))
 def test_a_run_that_began_here_goes_on_elsewhere(way, name, tmp_path):
-    definition = test_grid.DEFINITIONS[name]
-    run = test_grid.new_run(torch_ways()[0], definition)
-    for batch in test_grid.BATCHES[: test_grid.HALF]:
-        run.step(batch)
-    state = run.captured(weights=True, path=str(tmp_path / "half.npz"))
-    other, expected = test_grid.new_run(way, definition), test_grid.end(run)
-    other.restored(state, weights=True)
-    assert test_grid.largest(test_grid.end(other), expected) <= 1e-5
-    other.close()
+    assert test_grid.goes_on_elsewhere(torch_ways()[0], way, name, str(tmp_path / "half.npz")) <= 1e-5
 
 
 def test_averages():
