@@ -8,7 +8,7 @@ import numpy as np
 from everstep.compat.checkpoints.claims import Claim
 from everstep.compat.checkpoints.conversions import first_few, scaled
 from everstep.compat.checkpoints.naming import names_of, weights_of
-from everstep.compat.files.contents import Handle
+from everstep.compat.files.contents import handle_of
 from everstep.compat.files.torch_file import BUFFERS
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract.checks import TEXT
@@ -106,7 +106,7 @@ def _shared(claim):
                 raise FileError("{}: {} of the parameter {} is {}, which is no such number".format(
                     claim.path, slot, name, first_few([str(number)])))
             number = number.reshape(()).astype(np.int64 if slot == "step" else np.float64)
-            before = values.setdefault(ours, _handle(ours, number))
+            before = values.setdefault(ours, handle_of(ours, number))
             if np.asarray(before) != number:
                 raise FileError("{}: the parameter {} has made {} {}, and {} {}. A state has one count: read the "
                                 "parameters of each with variables of its own, or train them once together".format(
@@ -126,7 +126,7 @@ def _hypers(groups):
         if any(not np.array_equal(each, numbers[0]) for each in numbers):
             differing.append(key)
             continue
-        values.update((name, _handle(name, number)) for name, number in zip(ours, numbers[0]))
+        values.update((name, handle_of(name, number)) for name, number in zip(ours, numbers[0]))
     return values, ["{} differs between the groups of parameters: the definition's is kept".format(
         " and ".join(sorted(differing)))] * bool(differing)
 
@@ -191,8 +191,3 @@ def _shape(slots):
     if "rows" in slots and "columns" in slots:
         return slots["rows"].shape[:-1] + slots["columns"].shape[-1:]
     return max([handle.shape for handle in slots.values()], key=len) if slots else ()
-
-
-def _handle(name, number):
-    array = np.asarray(number)
-    return Handle(name, (), array.dtype, lambda selection: array[selection])

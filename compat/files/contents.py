@@ -31,6 +31,12 @@ class Handle(object):
         return "<{} {} {}>".format(self.name, self.dtype, self.shape)
 
 
+def handle_of(name, value):
+    """Returns the handle of a number that is in memory."""
+    array = np.asarray(value)
+    return Handle(name, (), array.dtype, lambda selection: array[selection])
+
+
 def product(sizes):
     """Returns the product of integers. Python's cannot overflow, as NumPy's can."""
     result = 1

@@ -14,7 +14,16 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.files import pickled
-from everstep.compat.files.contents import Contents, Handle, Numbered, Stored, Weight, as_file_errors, product
+from everstep.compat.files.contents import (
+    Contents,
+    Handle,
+    Numbered,
+    Stored,
+    Weight,
+    as_file_errors,
+    handle_of,
+    product,
+)
 from everstep.compat.files.npz import MAX_DEPTH, MAX_RANK
 from everstep.compat.files.npz_archive import BLOCK_BYTES, is_countable
 from everstep.compat.files.open_file import OpenFile, select
@@ -332,8 +341,7 @@ def _number(slot, value):
     """Returns a handle of a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, type(1 << 64))) or not abs(value) < 1 << 62:
         raise FileError("its state has {} as {}, which is no array and no number".format(type(value).__name__, slot))
-    array = np.asarray(value, np.float64 if isinstance(value, float) else np.int64)
-    return Handle(slot, (), array.dtype, lambda selection: array[selection])
+    return handle_of(slot, np.asarray(value, np.float64 if isinstance(value, float) else np.int64))
 
 
 def _weights(tensors):
