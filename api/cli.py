@@ -37,10 +37,9 @@ def main(arguments=None):
     """Runs one command. Without a command it prints the help.
 
     Returns:
-        The exit code: 0; 1 if `doctor` finds a broken package, `verify` a damaged file, `port` no definition, or
-        `scan` what --fail-on names; 2 for a wrong call or a file that is not there; 130 if the user interrupts it. It
-        is 0 too if the reader has enough, as in
-        `everstep list | head -1`.
+        The exit code. 0: the command did what was asked, or the reader closed the pipe, as in `everstep list | head
+        -1`. 1: `doctor` found a broken package, `verify` a damaged file, `port` no definition, or `scan` what
+        --fail-on names. 2: the call is wrong, or a file is not there. 130: the user interrupted it.
     """
     parser = argument_parser()
     try:

@@ -109,7 +109,7 @@ class Multistage(Wrapper):
     variables. If it is above 1, the variables go back to start. The size is then multiplied by 0.9 * error^(-1/order),
     within 0.2 and 5. A rejected update counts in `iterations`.
 
-    Sparse gradients: "exact" alone, because a row's earlier slopes count even if later stages do not touch it.
+    Only sparse="exact" is allowed, because a row's earlier slopes count even if later stages do not touch the row.
 
     Advice:
         An update costs as many gradients as the table says, so compare it with other optimizers by gradients and not by
