@@ -114,7 +114,7 @@ def custom_objects(module):
         `{name: class}`, with every spelling that loaders look up: `Adam`, `adam`, `everstep>Adam`.
 
     Raises:
-        TargetError: the module speaks no known API.
+        TargetError: the module has no optimizer API that everstep knows.
     """
     objects = {}
     for each in _native_classes(module):
@@ -135,7 +135,7 @@ def register(module):
         module: the module you train with, as for `bind`.
 
     Raises:
-        TargetError: the module speaks no known API.
+        TargetError: the module has no optimizer API that everstep knows.
         UnsupportedError: the API has no files that name an optimizer (tf.train, numpy).
     """
     for each in _native_classes(module):

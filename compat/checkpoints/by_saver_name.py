@@ -137,10 +137,10 @@ def _of_stock(claim, definition, asked=None):
     if not claims:
         entry = entries[0]
         if has_weights_alone(arrays):
-            raise FileError("{} has weights alone: none of its {} arrays stands beside another as a slot does; there "
-                            "is no optimizer's state to read".format(claim.path, len(arrays)))
+            raise FileError("{} has weights alone: none of its {} arrays is named like the slot of another one, so "
+                            "there is no optimizer state to read".format(claim.path, len(arrays)))
         raise FileError(errors[0] if errors else (
-            "{} has no slots of {}: none of its {} names ends with /{}{}. If the optimizer was written by hand, give "
+            "{} has no slots of {}: none of its {} names ends with /{}{}. If it was your own optimizer class, give "
             "slots= (--slot)".format(claim.path, entry.native, len(arrays), entry.op, likely_optimizers(claim))))
     return list(claims.values())
 

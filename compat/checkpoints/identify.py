@@ -43,10 +43,10 @@ def definition_for(claim, request):
         except EverstepError as error:
             raise type(error)("{}: {}. Give definition=".format(claim.path, error))
     if claim.contents.format == "tf-saver" and has_weights_alone(claim.variables):
-        raise FileError("{} has weights alone, or is of an optimizer without slots: to read its count give optimizer= "
-                        "(--optimizer), such as \"GradientDescentOptimizer(learning_rate=0.1)\"".format(claim.path))
+        raise FileError("{} has weights alone, or its optimizer has no slots; if so, give optimizer= (--optimizer) to "
+                        "read its count, such as \"GradientDescentOptimizer(learning_rate=0.1)\"".format(claim.path))
     raise StateError(
-        "{} does not say which optimizer it is of{}: give definition=, such as everstep.optimizers.Adam(...), or "
+        "{} does not say which optimizer wrote it{}: give definition=, such as everstep.optimizers.Adam(...), or "
         "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(claim.path, likely_optimizers(claim))
     )
 

@@ -140,7 +140,7 @@ def _checked(name, axes, shape):
     except TypeError:
         fits = False
     if not fits:
-        raise StateError("the axes {!r} do not fit {}, which has the shape {}: needed is each of {} once".format(
+        raise StateError("the axes {!r} do not fit {}, which has the shape {}: give each of {} once".format(
             axes, name, shape, needed))
     return result
 

@@ -177,7 +177,7 @@ def of_groups(name, groups, is_stock=True):
     """
     entry = next((entry for entry in TORCH if entry.native == name), None)
     if entry is None or not is_stock:
-        raise UnsupportedError("torch.optim.{} is not one of those that definitions follow: {}".format(
+        raise UnsupportedError("everstep has no definition for torch.optim.{}: {}".format(
             name, REFUSED.get(name, "everstep knows " + ", ".join(each.native for each in TORCH))))
     first = groups[0]
     for group in groups[1:]:

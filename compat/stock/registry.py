@@ -161,15 +161,15 @@ def find_name(name, api=None):
     entries = entries_spelled(_ENTRIES, name)
     if len(set(entry.target for entry in entries)) > 1:
         raise ConfigError(
-            "{!r} is a stock optimizer of {}, which differ; say which with api=".format(
-                name, " and ".join(entry.target for entry in entries)
+            "{} have stock optimizers called {!r} that compute different things; say which you mean with api=".format(
+                " and ".join(entry.target for entry in entries), name
             )
         )
     if entries:
         return entries[0].definition, entries[0]
     for unsupported, reason in UNSUPPORTED.items():
         if _stem(unsupported) == _stem(wanted):
-            raise UnsupportedError("{} is not one of those that definitions follow: {}".format(unsupported, reason))
+            raise UnsupportedError("everstep has no definition for {}: {}".format(unsupported, reason))
     raise ConfigError(unknown(name, list(known) + list(COMPOSED) + [entry.native for entry in _ENTRIES]))
 
 
@@ -204,7 +204,7 @@ def _entry_of_api(name, target):
     if entries:
         return entries[0]
     if name in UNSUPPORTED:
-        raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, UNSUPPORTED[name]))
+        raise UnsupportedError("everstep has no definition for {}: {}".format(name, UNSUPPORTED[name]))
     raise ConfigError("{} has no stock optimizer {!r}; it has {}. Leave out api= for everstep's own".format(
         target, name, ", ".join(sorted(entry.native for entry in entries_of(target)))))
 

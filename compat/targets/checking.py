@@ -194,7 +194,8 @@ def check_operation_name(bound, name):
     is_first = not bound.backend.tf.get_default_graph().get_name_scope()  # a scope's name can be any text of these
     if not re.match(r"[A-Za-z0-9_.\\/-]+$", str(name)) or is_first and str(name)[0] in "_\\/-":
         raise HyperValueError(
-            "name begins with a letter, a digit or a dot, and has those, _, - and / after it; got {!r}".format(name)
+            "name must begin with a letter, a digit or a dot, and may contain only those, _, - and /; got {!r}".format(
+                name)
         )
 
 

@@ -169,8 +169,8 @@ def prefix(name, definition):
     name = name or type(definition).__name__.lstrip("_")
     if not re.match(r"[A-Za-z0-9.][A-Za-z0-9_.\\/-]*$", str(name)):  # the names that TensorFlow accepts for a scope
         raise DefinitionError(
-            "{!r} cannot stand before the names of variables: it must begin with a letter, a digit or a dot and "
-            "have but those, _, -, / after it; give another by bind(module, name=...)".format(name)
+            "{!r} cannot be the prefix of variable names: it must begin with a letter, a digit or a dot, and may "
+            "contain only those, _, - and /. Give another one with bind(module, name=...)".format(name)
         )
     return name
 

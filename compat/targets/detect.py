@@ -113,7 +113,7 @@ def find(module):
             return found
         first = first or optimizer
     raise TargetError(
-        "{} speaks no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
+        "{} has no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
             name,
             _hint(module, name),
             "; ".join(target.looked_for for target in TARGETS + (ARRAYS,)),

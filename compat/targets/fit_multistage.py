@@ -35,7 +35,7 @@ def enable_multistage(model):
     """
     model, optimizer = _parts(model)
     if optimizer.definition.stages == 1:
-        raise UnsupportedError("{} takes one gradient to an update".format(optimizer.definition._short()))
+        raise UnsupportedError("{} takes one gradient for each update".format(optimizer.definition._short()))
     if model is not None:
         methods = [name for name in (_STEP if hasattr(model, "train_step") else _MAKERS) if hasattr(model, name)]
         if not methods or optimizer._bound.backend.eager and getattr(model, "_experimental_run_tf_function", False):

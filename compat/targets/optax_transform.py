@@ -159,7 +159,7 @@ class TransformAdapter(Adapter):
     native_class = Transform
     unsupported = (
         COMPLEX,
-        Unsupported("setting hypers", HyperValueError,
+        Unsupported("changing rates after bind", HyperValueError,
                     "{optimizer} is a pair of pure functions, so {name} is a constant: give a function of the count, "
                     "or use optax.inject_hyperparams with the native class"),
         member("apply_gradients", _APPLY),
@@ -227,7 +227,7 @@ class TransformAdapter(Adapter):
         return self.bound.given(name)
 
     def set(self, name, value):
-        raise hypers.refusal(self.bound, "setting hypers", name=name)
+        raise hypers.refusal(self.bound, "changing rates after bind", name=name)
 
     def number(self, name, value):
         return value(self.backend.read(self.counter("updates"))) if hypers.is_function(value) else value

@@ -72,7 +72,7 @@ class TrainAdapter(Adapter):
         keyword("clipnorm", "bind everstep.clip(definition, norm=...)"),
         COMPLEX,
         Unsupported(
-            "setting hypers", HyperValueError,
+            "changing rates after bind", HyperValueError,
             "{optimizer}.{name} is a constant of the graph, as in every tf.train optimizer, so that a restored "
             "checkpoint never brings back an old value. Give {name} as a tensor, placeholder or everstep.Schedule to "
             "vary it",
@@ -129,7 +129,7 @@ class TrainAdapter(Adapter):
         return self.bound.given(name)
 
     def set(self, name, value):
-        raise hypers.refusal(self.bound, "setting hypers", name=name)
+        raise hypers.refusal(self.bound, "changing rates after bind", name=name)
 
     def number(self, name, value):
         return value
