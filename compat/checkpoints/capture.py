@@ -57,7 +57,7 @@ def capture(optimizer, variables, session=None, weights=False, path=None):
         with in_trees.opened(transform, variables, session) as tree:
             return _captured(tree.layout.native, tree.named(), None, weights, path, {})
     scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
-    if hasattr(optimizer, "param_groups") and not isinstance(optimizer, NativeOptimizer):  # stock of torch
+    if hasattr(optimizer, "param_groups") and not isinstance(optimizer, NativeOptimizer):  # a stock optimizer of torch
         optimizer = bound_as(optimizer)
     if not isinstance(optimizer, NativeOptimizer) and stock_live.api_of(optimizer) is not None:
         return stock_live.capture_stock(optimizer, variables, session, weights, scale, path)
@@ -68,7 +68,8 @@ def _captured(optimizer, variables, session, weights, path, scale):
     """Returns the `State` of a bound optimizer. `scale`: {name: variable} of a LossScaleOptimizer around it."""
     with open_access(optimizer, variables, session) as access:
         bound, adapter = access.bound, access.bound.adapter
-        adapter.carries.give(bound, access.variables)  # of a pickle or a file, before the first step
+        # hands over the state that a pickle or a file left, if no step was made since
+        adapter.carries.give(bound, access.variables)
         optimizer_values = access.read_counters()
         counts = {name: int(optimizer_values.get(name, 0)) for name in counters(bound.definition)}
         outside = adapter.counted_elsewhere()

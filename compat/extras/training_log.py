@@ -51,7 +51,7 @@ def log_training(module, log_dir=None, every=None, each_variable=False):
     keras_callback = member(module, "callbacks", "Callback")
 
     class TrainingLog(keras_callback):  # type: ignore[misc, valid-type]  # a class of the module given
-        _supports_tf_logs = True  # or TF 2.2 to 2.15 hand over a copy of the logs
+        _supports_tf_logs = True  # otherwise TF 2.2 to 2.15 pass a copy of the logs
 
         def __init__(self):
             keras_callback.__init__(self)
