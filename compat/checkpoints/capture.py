@@ -29,8 +29,8 @@ def capture(optimizer, variables, session=None, weights=False, path=None):
     Args:
         optimizer: the optimizer that `bind(module)` returned. If it has not trained yet, you get the state that it will
             start with. Or a stock optimizer that has trained: its state is of the definition that
-            `everstep.from_native` makes of it. LossScaleOptimizers and Horovod's wrappers are looked into; the
-            scale is `state.loss_scale`.
+            `everstep.from_native` makes of it. In a LossScaleOptimizer or a wrapper of Horovod, the optimizer inside
+            is captured; the loss scale is `state.loss_scale`.
         variables: all variables that it trains: an iterable, or {name: variable}. Else variables keep their own names,
             without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0", "1", ... by
             position. A partitioned variable, or the list of its parts, counts as one variable. Of a stock optimizer of

@@ -74,8 +74,8 @@ def restore(
     that leaves one way to match all variables.
 
     Returns:
-        A `Matching`: how each variable was matched. Prints as a table. For a transform of optax, the new state of the
-        optimizer, or with `weights` (the state, the parameters): it holds neither.
+        A `Matching`: how each variable was matched. It prints as a table. For a transform of optax, which holds no
+        state itself, the new state of the optimizer, or with `weights` (the state, the parameters).
 
     Raises:
         StateError: the state does not fit the definition, the variables or the slots. The message names the first
