@@ -22,7 +22,7 @@ import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-NEEDED = "no Chromium here: install it (Debian's package chromium), or give its path in CHROMIUM"
+NEEDED = "no Chromium here: install it (https://packages.debian.org/chromium), or give its path in CHROMIUM"
 FLAGS = ("--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-quic --no-first-run --disable-sync "
          "--disable-background-networking --disable-component-update --hide-scrollbars --remote-debugging-pipe").split()
 SECONDS = 60  # that Chromium may take for an answer, on a busy machine
