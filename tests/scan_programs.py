@@ -131,11 +131,15 @@ def cleverhans(folder):
     model = Linear("linear", 2)
     model.fprop(tf.constant(x))
     logits = model.get_logits(tf.constant(x))
-    loss = tf.losses.softmax_cross_entropy(y, logits)
     losses = []
+
+    def evaluate():  # tf.losses would round it to float32
+        each = session.run(logits)
+        losses.append(float((np.log(np.exp(each).sum(axis=1)) - (each * y).sum(axis=1)).mean()))
+
     with tf.Session() as session:
         train(session, CrossEntropy(model, smoothing=0.0), x, y, init_all=True, rng=np.random.RandomState(1),
-              evaluate=lambda: losses.append(float(session.run(loss))), var_list=tf.trainable_variables(),
+              evaluate=evaluate, var_list=tf.trainable_variables(),
               args=dict(nb_epochs=STEPS, learning_rate=0.1, batch_size=16))
     return losses
 
