@@ -137,6 +137,42 @@ def test_state_dicts_of_stock_load_and_back(case):
     assert {key: actual.param_groups[0][key] for key in same} == same
 
 
+@pytest.mark.parametrize("case", STOCK + [("SparseAdam", {})], ids=ids)
+def test_files_of_stock_say_what_they_are(case, tmp_path):
+    """The groups and slots of a file, read without torch, give what from_native gives."""
+    params, path = parameters(), str(tmp_path / "run.pt")
+    optimizer = stock(case, params)
+    if case[0] == "SparseAdam":
+        params[0].grad = sparse_gradient(params[0], 0)
+        optimizer.step()
+    else:
+        train(optimizer, params, 3)
+    if not any(optimizer.state.values()) or case[0] == "SGD" and not case[1]:
+        return  # a run of plain SGD keeps nothing
+    torch.save(optimizer.state_dict(), path)
+    state = everstep.read_checkpoint(path, updates=3 if case[0] == "SGD" else None)
+    twin = everstep.from_native(optimizer)
+    if case[1].get("decoupled_weight_decay") and case[0] == "Adam":  # the groups are those of AdamW
+        twin = AdamW(0.05, weight_decay=0.1, epsilon=1e-8, corrected_root=True, decay_times_rate=True)
+    assert everstep.Definition.from_config(state.definition) == twin
+    for number, param in enumerate(params[:len(state.slots)]):
+        stored = tensors_of(optimizer, param)
+        assert len(state.slots[str(number)]) == len(set(stored).difference(["step", "mu_product"]))
+
+
+def test_files_of_other_classes_are_not_taken_for_stock(tmp_path):
+    """Their groups may have the keys of RAdam, and their state its slots."""
+    params, path = parameters(), str(tmp_path / "run.pt")
+    optimizer = optim.RAdam(params)
+    train(optimizer, params, 1)
+    saved = optimizer.state_dict()
+    for key in ("foreach", "maximize", "capturable", "differentiable", "decoupled_weight_decay"):
+        del saved["param_groups"][0][key]
+    torch.save(saved, path)
+    with pytest.raises(StateError, match="is of no optimizer that torch.optim has: give definition="):
+        everstep.read_checkpoint(path)
+
+
 def sparse_gradient(param, step):
     random = np.random.RandomState(step)
     rows = random.randint(0, len(param), 4)  # equal ones add up

@@ -45,26 +45,20 @@ def torch_arguments(definition_class, args, kwargs):
             raise DefinitionError("params is given twice")
         kwargs["params"], args = args[0], args[1:]
     own = definition_class.argument_names()
-    renamed = {entry[0]: name for name, entry in binder.stock_groups(definition_class, None)[0].items()}
-    for name, (key, place) in SPELLED.items():
-        if place is None and key in kwargs and name in own and key not in own:
-            _rename(kwargs, key, [name], [kwargs.pop(key)])
-    for key, name in renamed.items():
-        if key in kwargs and key not in own:
-            _rename(kwargs, key, [name], [kwargs.pop(key)])
-    if "betas" in kwargs and "betas" not in own and "beta_1" in own:
-        names = [name for name in ("beta_1", "beta_2", "beta_3") if name in own]
-        betas = kwargs.pop("betas")
-        _check_tuple(definition_class.__name__, "betas", betas, len(names))
-        _rename(kwargs, "betas", names, betas)
+    spelled = dict(SPELLED, **binder.stock_groups(definition_class, None)[0])
+    by_key = {}  # type: dict
+    for name, (key, place) in spelled.items():
+        if name in own and key in kwargs and key not in own:
+            by_key.setdefault(key, []).append((place, name))
+    for key, places in by_key.items():
+        value, names = kwargs.pop(key), [name for _, name in sorted(places, key=str)]
+        if places[0][0] is not None:
+            _check_tuple(definition_class.__name__, key, value, len(names))
+        for name, each in zip(names, [value] if places[0][0] is None else value):
+            if name in kwargs:
+                raise DefinitionError("{} is given twice, as {} and as {}; give one of them".format(name, name, key))
+            kwargs[name] = each
     return args
-
-
-def _rename(kwargs, key, names, values):
-    for name, value in zip(names, values):
-        if name in kwargs:
-            raise DefinitionError("{} is given twice, as {} and as {}; give one of them".format(name, name, key))
-        kwargs[name] = value
 
 
 def _check_tuple(owner, key, value, count):
