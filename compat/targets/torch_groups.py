@@ -119,15 +119,6 @@ class Groups(object):
             return float(given(0))
         return hypers.called(self.bound, name, given) if hypers.is_function(given) else given
 
-    def unpacked(self, params):
-        """Returns parameters as torch takes them, with groups in torch's spelling."""
-        if hasattr(params, "shape"):
-            return params  # torch raises an error that says what is wrong
-        params = list(params)
-        for each in params:
-            self._check_real([each])
-        return [self.added(each) if isinstance(each, dict) else each for each in params]
-
     def _check_real(self, params):
         for param in params:
             tensor = param[1] if isinstance(param, tuple) else param
@@ -137,14 +128,31 @@ class Groups(object):
                 raise hypers.refusal(self.bound, "DTensor parameters (FSDP2)")
 
     def added(self, group):
-        """Returns a group that a user gives. Raises DefinitionError if it spells a hyper as everstep does."""
+        """Returns a group that a user gives, with its (name, parameter) pairs apart: torch before 2.6 takes no pairs.
+
+        As in torch, it is the same dictionary.
+
+        Raises:
+            DefinitionError: it spells a hyper as everstep does, or has names where others have none.
+        """
         for name, (key, place) in self.keys.items():
             wrong = hypers.attribute(name)
             if wrong in group and wrong != key and wrong not in self.fixed:
                 raise DefinitionError("a parameter group calls {} {!r}, as torch does; got {!r}".format(
                     wrong, key if place is None else "{}[{}]".format(key, place), wrong))
-        params = group.get("params", ())
-        self._check_real(params if isinstance(params, (list, tuple)) else [params])
+        if "params" not in group or isinstance(group["params"], set):
+            return group  # torch raises an error that says what is wrong
+        params = [group["params"]] if _is_native(group["params"]) else list(group["params"])
+        self._check_real(params)
+        named = [param for param in params if isinstance(param, tuple)]
+        others = self.bound.native.param_groups
+        if named and len(named) != len(params) or others and bool(
+                named or "param_names" in group) != ("param_names" in others[0]):
+            raise DefinitionError("{} has names for some of its parameters only; give all with/without names".format(
+                self.bound.owner))
+        group["params"] = [param[1] for param in named] or params
+        if named:
+            group["param_names"] = [param[0] for param in named]
         return group
 
     def value(self, group, name, lane):
