@@ -112,4 +112,8 @@ class StateWarning(UserWarning):
     """A framework's loader or copy went on, as it does with stock, where a part of an optimizer's state did not arrive.
 
     The message says what, why, and the line that carries it.
+
+    >>> import warnings, everstep
+    >>> warnings.simplefilter("error", everstep.StateWarning)    # a program that wants an error instead
+    >>> warnings.resetwarnings()
     """

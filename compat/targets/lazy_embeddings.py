@@ -20,6 +20,13 @@ def lazy_embeddings(trained):
     save weights alone, export the model, or read a table yourself; checkpoints of model and optimizer hold all that
     rows have missed.
 
+    For example, with Keras:
+
+        model.compile(everstep.optimizers.Adam(1e-3, sparse="catch_up").bind(keras), "mse")
+        everstep.lazy_embeddings(model)
+        model.fit(x, y)
+        model.optimizer.flush()
+
     Args:
         trained: a compiled and built Keras model of TF 2 or Keras 3 on TensorFlow, whose optimizer is everstep's. Its
             `Embedding` layers call `optimizer.catch_up` first, also in `evaluate` and `predict`. Or, in a TF 1 graph
