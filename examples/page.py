@@ -143,12 +143,14 @@ def gallery():
     lines = []
     for place in range(0, len(CARDS), 2):
         pair = CARDS[place:place + 2]
-        rows = [[u"[{}]({}.md)".format(title_of(name), name) for name, _, _ in pair], [u"---"] * len(pair),
-                [u"[![Curves: {1}]({0}.svg)]({0}.md)".format(name, title_of(name)) for name, _, _ in pair],
-                [u"{} *{}, {}*".format(shown, where, seconds(name)) for name, where, shown in pair]]
-        lines += [u"| {} |".format(u" | ".join(row)) for row in rows] + [u""]
+        titles = [u"[{}]({}.md)".format(title_of(name), name) for name, _, _ in pair]
+        # One table, so that all columns are alike: the first titles are its head.
+        rows = [[u"**{}**".format(title) for title in titles]] if place else [titles, [u"---"] * len(pair)]
+        rows += [[u"[![Curves: {1}]({0}.svg)]({0}.md)".format(name, title_of(name)) for name, _, _ in pair],
+                 [u"{} *{}, {}*".format(shown, where, seconds(name)) for name, where, shown in pair]]
+        lines += [u"| {} |".format(u" | ".join(row)) for row in rows]
     head, rest = read("README.md").split(GALLERY)
-    return {"README.md": head + GALLERY + u"\n".join(lines) + END + rest.split(END)[1]}
+    return {"README.md": head + GALLERY + u"\n".join(lines) + u"\n" + END + rest.split(END)[1]}
 
 
 def seconds(name):
