@@ -115,6 +115,10 @@ def custom_objects(module):
 
     Raises:
         TargetError: the module has no optimizer API that everstep knows.
+
+    >>> import numpy, everstep
+    >>> everstep.custom_objects(numpy)["everstep>Adam"].__name__
+    'Adam'
     """
     objects = {}
     for each in _native_classes(module):

@@ -448,7 +448,7 @@ def old_program(run):
 
 @setup
 def run_of_tensorflow_1(run):
-    """What `everstep convert` makes of the checkpoint of tests/files/tf1.15/adam.ckpt. It must go on as stock's Adam."""
+    """What `everstep convert` makes of tests/files/tf1.15/adam.ckpt. A step more must be that of stock's Adam."""
     with io.open(os.path.join(ROOT, "tests", "files", "tf1.15", "adam.ckpt.json"), encoding="utf-8") as file:
         truth = json.load(file)
     slots = {name: {slot: np.array(value, "float32") for slot, value in values.items()}
@@ -475,7 +475,8 @@ def one_step_more(names, gradients):
         return {"embeddings": values[0], "kernel": values[1].T}
     if "params" in names:
         updates, _ = names["transform"].update(gradients, names["opt_state"], names["params"])
-        return {name: np.asarray(value) for name, value in names["optax"].apply_updates(names["params"], updates).items()}
+        params = names["optax"].apply_updates(names["params"], updates)
+        return {name: np.asarray(value) for name, value in params.items()}
     variables = names["variables"]
     convert = names["keras"].ops.convert_to_tensor
     names["model"].optimizer.apply([convert(gradients[name]) for name in variables], list(variables.values()))

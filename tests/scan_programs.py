@@ -3,6 +3,12 @@
 `python tests/scan_programs.py PROGRAM FOLDER` imports the package in FOLDER, trains for some steps, and prints its
 losses as JSON; `compare FILE FILE` says how far two of them differ; `to_keras FOLDER` compares what `--to keras` writes
 with from_native. docs/records/scan.md has the results.
+
+A third argument says what is changed, to find why losses of TF 1's Adam differ. That keeps beta^t in float32 variables,
+also for weights of float64, and 1 - 0.999^t loses three of their seven digits:
+    float64         weights, data and losses are float64
+    float64-powers  beta^t of stock's Adam too
+    ulp             0.999^t of stock's Adam starts one float32 lower
 """
 from __future__ import absolute_import, division, print_function
 
@@ -15,19 +21,56 @@ import types
 import numpy as np
 
 STEPS = 20
+FLOAT = np.float32
 SET = {"name": "given", "learning_rate_power": -0.5}  # arguments that cannot be 0.125
 
 
 def data():
     rng = np.random.RandomState(0)
-    x = rng.normal(size=(64, 4)).astype(np.float32)
-    return x, np.eye(2, dtype=np.float32)[(x.sum(axis=1) > 0).astype(int)]
+    x = rng.normal(size=(64, 4)).astype(np.float32).astype(FLOAT)
+    return x, np.eye(2, dtype=FLOAT)[(x.sum(axis=1) > 0).astype(int)]
+
+
+def changed(what):
+    """Changes what a program of TF 1 computes in, see above."""
+    global FLOAT
+    import tensorflow as tf
+
+    if what != "ulp":
+        FLOAT = np.float64
+    for module in [tf] + ([tf.compat.v1] if hasattr(getattr(tf, "compat", None), "v1") else []):
+        module.train.AdamOptimizer = {"ulp": lower, "float64": lambda stock: stock, "float64-powers": exact}[what](
+            module.train.AdamOptimizer)
+
+
+def lower(stock):
+    """Returns stock's Adam whose variable of 0.999^t starts at the next lower float32."""
+    class Lower(stock):
+        def _create_slots(self, var_list):
+            beta, self._beta2 = self._beta2, np.nextafter(np.float32(self._beta2), np.float32(0))
+            super(Lower, self)._create_slots(var_list)
+            self._beta2 = beta
+
+    return Lower
+
+
+def exact(stock):
+    """Returns stock's Adam whose powers are float64: a variable has the dtype of its first value."""
+    class Exact(stock):
+        def __init__(self, *args, **kwargs):
+            super(Exact, self).__init__(*args, **kwargs)
+            self._beta1, self._beta2 = np.float64(np.float32(self._beta1)), np.float64(np.float32(self._beta2))
+
+    return Exact
 
 
 def tflearn(folder):
     """Each optimizer of tflearn.optimizers, on a net of two layers."""
     import tensorflow.compat.v1 as tf
+
+    tf.float32 = tf.as_dtype(FLOAT)  # the dtype of its layers, which they take from here when they are imported
     import tflearn as library
+    tf.float32 = tf.as_dtype(np.float32)
 
     x, y = data()
     losses = []
@@ -52,15 +95,17 @@ def edward(folder):
     from edward.models import Normal
 
     x, _ = data()
-    y = x.dot([1.0, -2.0, 0.5, 3.0]).astype(np.float32)
+    y = x.dot([1.0, -2.0, 0.5, 3.0]).astype(FLOAT)
     losses = []
     for name in ("adam", "gradientdescent", "adadelta", "adagrad", "momentum", "ftrl", "rmsprop", None):
         tf.reset_default_graph()
         sys.modules["edward.util.graphs"]._ED_SESSION = None
         ed.set_seed(1)
-        weights = Normal(loc=tf.zeros(4), scale=tf.ones(4))
-        observed = Normal(loc=ed.dot(tf.constant(x), weights), scale=tf.ones(64))
-        found = Normal(loc=tf.Variable(tf.zeros(4)), scale=tf.nn.softplus(tf.Variable(tf.zeros(4))))
+        weights = Normal(loc=tf.zeros(4, FLOAT), scale=tf.ones(4, FLOAT))
+        observed = Normal(loc=ed.dot(tf.constant(x), weights), scale=tf.ones(64, FLOAT))
+        found = Normal(loc=tf.Variable(tf.zeros(4, FLOAT)),
+                       scale=tf.nn.softplus(tf.Variable(tf.zeros(4, FLOAT))))
+        tf.losses.add_loss(tf.zeros([], FLOAT), tf.GraphKeys.REGULARIZATION_LOSSES)  # a sum of none is float32
         inference = ed.KLqp({weights: found}, data={observed: y})
         inference.initialize(optimizer=name, n_iter=STEPS, n_samples=2)
         tf.global_variables_initializer().run()
@@ -86,11 +131,15 @@ def cleverhans(folder):
     model = Linear("linear", 2)
     model.fprop(tf.constant(x))
     logits = model.get_logits(tf.constant(x))
-    loss = tf.losses.softmax_cross_entropy(y, logits)
     losses = []
+
+    def evaluate():  # tf.losses would round it to float32
+        each = session.run(logits)
+        losses.append(float((np.log(np.exp(each).sum(axis=1)) - (each * y).sum(axis=1)).mean()))
+
     with tf.Session() as session:
         train(session, CrossEntropy(model, smoothing=0.0), x, y, init_all=True, rng=np.random.RandomState(1),
-              evaluate=lambda: losses.append(float(session.run(loss))), var_list=tf.trainable_variables(),
+              evaluate=evaluate, var_list=tf.trainable_variables(),
               args=dict(nb_epochs=STEPS, learning_rate=0.1, batch_size=16))
     return losses
 
@@ -230,6 +279,8 @@ if __name__ == "__main__":
         print("places: {}, largest relative difference: {:.1e}".format(
             len(both), np.abs((both[:, 0] - both[:, 1]) / both[:, 1]).max()))
     else:
+        if sys.argv[3:]:
+            changed(sys.argv[3])
         np.random.seed(1)
         sys.path.insert(0, sys.argv[2])
         print("\n" + json.dumps(globals()[sys.argv[1]](sys.argv[2])))

@@ -57,8 +57,13 @@ class TorchLists(object):
         self._kernels = {
             operation: getattr(self, "_" + operation)
             for operation, function in _NEEDED.items()
-            if hasattr(torch, function)
+            if self._is_on_processors(function)
         }
+
+    def _is_on_processors(self, name):
+        """Returns whether torch has a function of processors: before 2.4 the fused ones are of CUDA only."""
+        of_operator = self.torch._C._dispatch_has_kernel_for_dispatch_key
+        return hasattr(self.torch, name) and of_operator("aten::" + name, "CPU")
 
     def _constant(self, number, dtype, device):
         """Returns a number as a tensor: the same at each call."""

@@ -54,6 +54,14 @@ def read_checkpoint(
         StateError: the file can be read in more than one way. The message says what to choose between.
         UnsupportedError: the library that reads this format, TensorFlow or h5py, is not installed; or no stock
             optimizer of the file's API has such slots.
+
+    >>> import numpy, os, tempfile, everstep
+    >>> weights, path = numpy.zeros(1), os.path.join(tempfile.mkdtemp(), "run.npz")
+    >>> optimizer = everstep.optimizers.SGD(0.1, momentum=0.9).bind(numpy)
+    >>> optimizer.apply_gradients([(numpy.ones(1), weights)])
+    >>> everstep.capture(optimizer, {"w": weights}).save(path)
+    >>> list(everstep.read_checkpoint(path).slots["w"])
+    ['velocity']
     """
     contents = formats.read(path, max_bytes)
     with as_file_errors(path):
@@ -99,6 +107,14 @@ def write_checkpoint(
         StateError: the state does not fit the format or the template, or the file cannot be written. The message says
             where.
         UnsupportedError: this format cannot be written here. The message says what to do instead.
+
+    >>> import numpy, os, tempfile, everstep
+    >>> weights, path = numpy.zeros(1), os.path.join(tempfile.mkdtemp(), "run.npz")
+    >>> optimizer = everstep.optimizers.Adam().bind(numpy)
+    >>> optimizer.apply_gradients([(numpy.ones(1), weights)])
+    >>> written = everstep.write_checkpoint(everstep.capture(optimizer, {"w": weights}), path, format="everstep")
+    >>> everstep.read_checkpoint(path)
+    <everstep state of Adam: 1 updates, 1 variables>
     """
     moved = moved or (lambda count: None)
     with write_errors(path):

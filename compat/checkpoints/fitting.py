@@ -5,7 +5,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.checkpoints.conversions import first_few
+from everstep.compat.checkpoints.conversions import factored_shape, first_few
 from everstep.compat.checkpoints.layouts import engine_variants, named_so, optional_slots, record_of, slots_of_rank
 from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
 from everstep.compat.engine.missed_sums import BLOCKS
@@ -195,10 +195,9 @@ def _variable_shape(stored_slots):
     """Returns the shape of the variable with these slots: that of a full slot, or of rows and columns together."""
     full_shapes = [handle.shape for slot, (_, handle) in stored_slots.items()
                    if slot.rank not in ("matrix", "own") and slot.name not in ENGINE_SLOTS]
-    if full_shapes or not stored_slots:
-        return max(full_shapes, key=len) if full_shapes else ()
-    rows, columns = [handle.shape for _, handle in stored_slots.values()][:2]
-    return rows[:-1] + columns[-1:] if len(rows) == len(columns) > 1 else ()
+    if full_shapes:
+        return max(full_shapes, key=len)
+    return factored_shape({slot.name: handle for slot, (_, handle) in stored_slots.items()})
 
 
 def _consistent(stored_slots):

@@ -116,7 +116,7 @@ def constructor_of(stock):
     names, defaults = listed.args[1:], listed.defaults or ()
     given = dict(zip(names[len(names) - len(defaults):], defaults))
     given.update(getattr(listed, "kwonlydefaults", None) or {})
-    return (split(names), split(given)) if "betas" in given else (names, given)
+    return split(names), split(given)
 
 
 def entries_for(target, definition):

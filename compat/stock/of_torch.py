@@ -1,6 +1,6 @@
 """The stock optimizers of torch.optim: their rows of the stock table, what is in their groups, and `from_native`.
 
-`lr` and `eps` are torch's names; its tuple `betas` counts as the arguments beta_1 and beta_2.
+`lr` and `eps` are torch's names; a tuple, such as `betas`, counts as several arguments: beta_1 and beta_2.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -25,9 +25,11 @@ from everstep.optimizers.wrappers.l2_penalty import l2_penalty
 from everstep.optimizers.wrappers.rate_decay import rate_decay
 
 _RENAMED = {"lr": "learning_rate", "eps": "epsilon"}
+# {tuple in a group: the arguments that count as its parts}
+_TUPLES = {"betas": ("beta_1", "beta_2")}  # type: dict[str, tuple[str, ...]]
 _BETAS = OrderedDict([("lr", 0.001), ("beta_1", 0.9), ("beta_2", 0.999), ("eps", 1e-8)])
 _MOMENTS = "m=exp_avg v=exp_avg_sq"
-_FLAG = "decoupled_weight_decay"  # in the groups of Adam, NAdam and RAdam
+FLAG = "decoupled_weight_decay"  # in the groups of Adam, NAdam and RAdam
 
 REFUSED = {
     "ASGD": "no definition averages as it does; everstep.moving_average(SGD()) averages with a constant decay",
@@ -93,19 +95,36 @@ _OFF = dict(  # type: dict[str, dict]
 
 
 def split(names):
-    """Returns arguments of a constructor, a list or {name: default}, with torch's tuple `betas` in two."""
+    """Returns arguments of a constructor, a list or {name: default}, with torch's tuples in parts."""
     if isinstance(names, list):
-        return [each for name in names for each in (["beta_1", "beta_2"] if name == "betas" else [name])]
-    first, second = names["betas"]
-    return dict({name: value for name, value in names.items() if name != "betas"}, beta_1=first, beta_2=second)
+        return [each for name in names for each in _TUPLES.get(name, (name,))]
+    parts = {part: value for key in _TUPLES if key in names for part, value in zip(_TUPLES[key], names[key])}
+    return dict({name: value for name, value in names.items() if name not in _TUPLES}, **parts)
 
 
 def joined(config):
     """Returns the arguments of a stock optimizer of torch, as it takes them."""
     config = dict(config)
-    if "beta_1" in config:
-        config["betas"] = config.pop("beta_1"), config.pop("beta_2")
+    for key, parts in _TUPLES.items():
+        if parts[0] in config:
+            config[key] = tuple([config.pop(part) for part in parts])
     return config
+
+
+def spelled(entry, key):
+    """Returns the arguments of a definition that a key of a group holds: several of a tuple.
+
+    Args:
+        entry: of the stock table; None for a class without an entry, which spells them as most do.
+        key: of a group.
+    """
+    names = entry.names if entry is not None else _RENAMED
+    return tuple([names.get(part, part) for part in _TUPLES.get(key, (key,))])
+
+
+def keys_of(entry):
+    """Returns the keys of a group that hold what a stock optimizer of torch computes with."""
+    return set(joined(entry.names)).union(_OFF.get(entry.native, ()))
 
 
 def bound_as(optimizer):
@@ -124,6 +143,11 @@ def bound_as(optimizer):
     return twin
 
 
+def entry_named(name):
+    """Returns the entry of a class of torch.optim; None if there is none."""
+    return next((entry for entry in TORCH if entry.native == name), None)
+
+
 def entry_of(definition_class):
     """Returns the first entry of a definition class; None if torch has no such optimizer."""
     return next((entry for entry in TORCH if entry.definition is definition_class), None)
@@ -133,12 +157,13 @@ def groups_of_stock(definition_class, definition):
     """Returns what stock of torch has in its groups and states beside what all have.
 
     Returns:
-        ({hyper: (key, None)}, {other key: value}, {scalar: key of a state}).
+        ({hyper: (key, position in its tuple or None)}, {other key: value}, {scalar: key of a state}).
     """
     entry = entry_of(definition_class)
     if entry is None:
         return {}, {}, {}
-    names = {ours: (theirs, None) for theirs, ours in entry.names.items() if not theirs.startswith("beta_")}
+    places = {part: (key, place) for key, parts in _TUPLES.items() for place, part in enumerate(parts)}
+    names = {ours: places.get(theirs, (theirs, None)) for theirs, ours in entry.names.items()}
     if entry.native == "Adagrad":
         names["rate_decay/rate"] = "lr_decay", None
     settings = {}  # type: dict
@@ -149,8 +174,8 @@ def groups_of_stock(definition_class, definition):
                         if rule.declarations[ours].kind == "option")
         decoupled = [node.definition for node in walk(tree(definition))
                      if isinstance(node.definition, (DecoupledWeightDecay, Decoupled))]
-        if _FLAG in settings:
-            settings[_FLAG] = bool(decoupled) or entry.native == "RAdam" and rule.weight_decay != 0
+        if FLAG in settings:
+            settings[FLAG] = bool(decoupled) or entry.native == "RAdam" and rule.weight_decay != 0
     return names, settings, {counter.name: counter.native for counter in entry.head}
 
 
@@ -175,7 +200,7 @@ def of_groups(name, groups, is_stock=True):
     Raises:
         UnsupportedError: no definition does, or the groups differ.
     """
-    entry = next((entry for entry in TORCH if entry.native == name), None)
+    entry = entry_named(name)
     if entry is None or not is_stock:
         raise UnsupportedError("everstep has no definition for torch.optim.{}: {}".format(
             name, REFUSED.get(name, "everstep knows " + ", ".join(each.native for each in TORCH))))
@@ -188,11 +213,11 @@ def of_groups(name, groups, is_stock=True):
                     "with one group, and give the groups to bind(torch.optim, params=groups)".format(key))
     if first.get("differentiable"):
         raise UnsupportedError("differentiable: no step is recorded for backpropagation")
-    given = dict(entry.defaults, **(split(first) if "betas" in first else first))
+    given = dict(entry.defaults, **split(first))
     rule = entry.make({theirs: given[theirs] for theirs in entry.names})
     decay = first.get("weight_decay", 0)
     if "weight_decay" not in entry.names and _is_on(decay):
-        if first.get(_FLAG):
+        if first.get(FLAG):
             own = entry.native == "RAdam"
             rule = rule.replace(weight_decay=decay) if own else decoupled_weight_decay(rule, decay)
         else:

@@ -20,6 +20,13 @@ def lazy_embeddings(trained):
     save only the weights, export the model, or read a table yourself. Checkpoints of model and optimizer need no flush:
     they store which steps each row has missed.
 
+    For example, with Keras:
+
+        model.compile(everstep.optimizers.Adam(1e-3, sparse="catch_up").bind(keras), "mse")
+        everstep.lazy_embeddings(model)
+        model.fit(x, y)
+        model.optimizer.flush()
+
     Args:
         trained: a compiled and built Keras model of TF 2 or Keras 3 on TensorFlow, whose optimizer is everstep's. Its
             `Embedding` layers then call `optimizer.catch_up` first, also in `evaluate` and `predict`. Or, in a TF 1

@@ -109,7 +109,7 @@ class TorchAdapter(Adapter):
         self._uncompiled = None
         self.groups = Groups(self.bound, dict(maximize=maximize, foreach=foreach, fused=fused, capturable=capturable))
         self.state = ParamState(self)
-        self.base.__init__(self.groups.unpacked(params), self.groups.defaults())
+        self.base.__init__(params, self.groups.defaults())
 
     # Hypers.
 
@@ -367,16 +367,24 @@ class TorchAdapter(Adapter):
 
     def load_state_dict(self, state_dict):
         kept = []
+        names = [group.get("param_names") for group in self.native.param_groups]
 
         def keep(native, taken):
             self.state.check(taken)
             kept.append(taken)
 
-        handle = self.native.register_load_state_dict_pre_hook(keep)
-        try:
+        if hasattr(self.native, "register_load_state_dict_pre_hook"):
+            handle = self.native.register_load_state_dict_pre_hook(keep)
+            try:
+                self.base.load_state_dict(state_dict)
+            finally:
+                handle.remove()
+        else:  # torch 2.0
+            keep(self.native, state_dict)
             self.base.load_state_dict(state_dict)
-        finally:
-            handle.remove()
+        for group, given in zip(self.native.param_groups, names):
+            if given is not None:  # torch before 2.6 forgets names that the state_dict does not have
+                group.setdefault("param_names", given)
         self.state.take_exact(kept[0])
 
 
