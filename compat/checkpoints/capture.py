@@ -31,11 +31,11 @@ def capture(optimizer, variables, session=None, weights=False, path=None):
             start with. Or a stock optimizer that has trained: its state is of the definition that
             `everstep.from_native` makes of it. In a LossScaleOptimizer or a wrapper of Horovod, the optimizer inside
             is captured; the loss scale is `state.loss_scale`.
-        variables: all variables that it trains: an iterable, or {name: variable}. Else variables keep their own names,
-            without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0", "1", ... by
-            position. A partitioned variable, or the list of its parts, counts as one variable. Of a stock optimizer of
-            standalone Keras 2, give the list in the order in which it trains them, as `model.trainable_weights`.
-            Of a transform of optax give its state, or one of a chain that has it in it.
+        variables: all variables that it trains: an iterable, or {name: variable}. In an iterable, variables keep their
+            own names, without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0",
+            "1", ... by position. A partitioned variable, or the list of its parts, counts as one variable. For a stock
+            optimizer of standalone Keras 2, give the list in the order in which it trains them, as
+            `model.trainable_weights`. For a transform of optax, give its state, or that of a chain that contains it.
         session: the session that holds the values of variables in a graph. Default: the default session, or Keras's.
             For a transform of optax, give the tree of the parameters here: `capture(transform, opt_state, params)`.
             Their names are the paths in the tree, such as "Dense_0/kernel".
@@ -44,7 +44,7 @@ def capture(optimizer, variables, session=None, weights=False, path=None):
             one at a time, so that a state of 2 GB takes no 2 GB of memory. Default None: the state is in memory.
 
     Returns:
-        A `State` of NumPy arrays; with a path, that in the file, whose arrays are read on demand.
+        A `State` of NumPy arrays; with a path, the `State` in the file, whose arrays are read on demand.
 
     Raises:
         StateError: the optimizer has slots of other variables, or something that no state can hold; a value could not

@@ -42,8 +42,8 @@ def patched(module, **replacements):
               runs, the class makes stock optimizers.
 
     Raises:
-        TargetError: there is no such class, or it is none of an optimizer that everstep can replace.
-        DefinitionError: there is no replacement, or one is nothing of the above. While the block runs: the definition
+        TargetError: there is no such class, or it is no optimizer class that everstep can replace.
+        DefinitionError: there is no replacement, or one is none of the above. While the block runs: the definition
             class does not know an argument of the call, or the function returned something else.
     """
     if not replacements:
