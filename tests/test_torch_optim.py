@@ -54,6 +54,8 @@ STOCK = [
     ("Adamax", dict(weight_decay=0.01, **BETAS)), ("NAdam", {}),
     ("NAdam", dict(weight_decay=0.01, decoupled_weight_decay=True, momentum_decay=0.1)), ("RAdam", {}),
     ("RAdam", dict(weight_decay=0.01)), ("RAdam", dict(weight_decay=0.01, decoupled_weight_decay=True)),
+    ("ASGD", {}), ("ASGD", dict(t0=7.0, lambd=0.02, alpha=0.6, weight_decay=0.1, maximize=True)), ("Rprop", {}),
+    ("Rprop", dict(etas=(0.7, 1.3), step_sizes=(1e-3, 0.5), maximize=True)),
 ]
 if torch is not None:  # decoupled_weight_decay is not in the oldest
     STOCK = [case for case in STOCK if set(case[1]) <= set(inspect.signature(getattr(optim, case[0])).parameters)]
@@ -210,7 +212,7 @@ def test_gradients_may_become_sparse_and_dense_again():
     assert apart([param], [torch.tensor(array)]) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["LBFGS", "Muon", "Adafactor", "ASGD", "Rprop"])
+@pytest.mark.parametrize("name", ["LBFGS", "Muon", "Adafactor"])
 def test_what_no_definition_computes_is_refused_with_a_reason(name):
     if not hasattr(optim, name):
         pytest.skip("newer than this torch: https://pytorch.org/docs/stable/optim.html#algorithms")
@@ -814,6 +816,31 @@ def test_averages():
         with pytest.raises(StateError, match="train outside of it"):
             optimizer.step()
     assert apart(params, trained) == 0
+
+
+def test_averages_of_asgd_are_those_of_stock():
+    theirs, own = parameters(), parameters()
+    case = "ASGD", dict(t0=5.0)
+    expected, actual = stock(case, theirs), ours(case, own)
+    train(expected, theirs, 20)
+    train(actual, own, 20)
+    averages = [expected.state[param]["ax"] for param in theirs]
+    assert apart(averages, theirs) > 0.05
+    with everstep.averaged(actual):
+        assert apart(own, averages) < LIKE_STOCK
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Rprop"])
+def test_a_new_rate_acts_when_it_does_in_stock(name):
+    """Of ASGD at the second update after, of Rprop never."""
+    case, (theirs, own) = (name, dict(lambd=0.1) if name == "ASGD" else {}), (parameters(), parameters())
+    kept = parameters()
+    for optimizer, params in ((stock(case, theirs), theirs), (ours(case, own), own), (ours(case, kept), kept)):
+        scheduler = lr_scheduler.LambdaLR(optimizer, lambda step: step / 4 if params is not kept else 0)  # noqa: B023
+        for step in range(8):
+            train(optimizer, params, 1, first=step)
+            scheduler.step()
+    assert apart(own, theirs) < LIKE_STOCK and (apart(kept, theirs) < LIKE_STOCK) == (name == "Rprop")
 
 
 @pytest.mark.parametrize("dtype, bound", [("bfloat16", 5e-2), ("float32", 1e-5)])
