@@ -591,7 +591,7 @@ def test_wrappers_count_steps():
 
 
 @pytest.mark.skipif(torch is None or not hasattr(torch.amp, "GradScaler"),
-                    reason="on a processor since torch 2.3: https://github.com/pytorch/pytorch/pull/109993")
+                    reason="before torch 2.3 it is of CUDA only: https://pytorch.org/docs/stable/amp.html#gradient-scaling")
 def test_gradient_scaler():
     param = torch.nn.Parameter(torch.ones(2))
     optimizer = Adam(0.5).bind(optim, params=[param])
