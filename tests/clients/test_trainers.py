@@ -17,7 +17,7 @@ from compare import apart, shown
 from torch.utils.data import DataLoader
 
 import everstep
-from everstep.optimizers import Adan, AdamW
+from everstep.optimizers import AdamW, Adan
 
 ON_TORCH = ", torch {}".format(torch.__version__)
 STEPS, HALF, BATCH = 30, 15, 8  # an epoch is a half: Lightning begins its data anew when it resumes within one
@@ -71,8 +71,8 @@ def loss_of(model, batch):
     return torch.nn.functional.cross_entropy(model(batch["input_ids"]), batch["labels"])
 
 
-# A client is a function of (how to make the optimizer, a folder, the step to go on from, the last step). It saves at the
-# last step, and returns (losses, weights, the optimizer).
+# A client is a function of (how to make the optimizer, a folder, the step to go on from, the last step). It saves at
+# the last step, and returns (losses, weights, the optimizer).
 
 
 class Losses(transformers.TrainerCallback):
@@ -168,9 +168,9 @@ def test_beside_adamw(client, version, how, train, tmp_path):
     resumed = apart(actual, train(ours, folders[3], HALF, STEPS)[1])
     train(stock, folders[4], 0, HALF)
     moved = apart(expected, train(ours, folders[4], HALF, STEPS)[1])
-    shown(client, version + ON_TORCH, "{}, AdamW".format(how), STEPS, apart(losses, own_losses), apart(losses, again[0]),
-          difference, apart(expected, again[1]), "its checkpoint: {:.1e}; that of stock, into ours: {:.1e}".format(
-              resumed, moved))
+    saved = "its checkpoint: {:.1e}; that of stock, into ours: {:.1e}".format(resumed, moved)
+    shown(client, version + ON_TORCH, "{}, AdamW".format(how), STEPS, apart(losses, own_losses),
+          apart(losses, again[0]), difference, apart(expected, again[1]), saved)
     assert max(difference, moved) < LIKE_STOCK and resumed == 0
 
 
