@@ -261,6 +261,39 @@ def test_capture_of_a_stock_optimizer():
     np.testing.assert_array_equal(state.slots["param_0"]["v"], optimizer.state[params[0]]["exp_avg_sq"].numpy())
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_capture_of_stock_sgd_is_told_its_count(momentum):
+    params = parameters()
+    optimizer = optim.SGD(params, lr=0.1, momentum=momentum)
+    train(optimizer, params, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        state = everstep.capture(optimizer, params, updates=3)
+    assert state.updates == 3 and everstep.capture(optimizer, params, updates=0).updates == 0
+    if momentum:
+        np.testing.assert_array_equal(
+            state.slots["param_0"]["velocity"], optimizer.state[params[0]]["momentum_buffer"].numpy())
+    with pytest.warns(StateWarning, match="keeps no count of its steps.* give capture.*updates="):
+        assert everstep.capture(optimizer, params).updates == (1 if momentum else 0)
+    twin = parameters()
+    rate = everstep.InverseTimeDecay(0.5, 0.5)
+    restored = SGD(rate, momentum=momentum, rate_in_velocity=False).bind(optim, params=twin)
+    everstep.restore(restored, state, twin)
+    train(restored, twin, 1)
+    assert abs(restored.param_groups[0]["lr"] - rate(3)) < 1e-7
+
+
+def test_capture_is_told_no_count_of_what_counts():
+    params = parameters()
+    bound = SGD(0.1).bind(optim, params=params)
+    for optimizer in (optim.Adam(params), bound):
+        with pytest.raises(StateError, match="counts its updates itself; leave out updates="):
+            everstep.capture(optimizer, params, updates=3)
+    for wrong in (-1, 2.0, True, "3", float("nan")):
+        with pytest.raises(StateError, match="updates is a whole number, at least 0; got"):
+            everstep.capture(optim.SGD(params, lr=0.1), params, updates=wrong)
+
+
 # Construction.
 
 
@@ -629,7 +662,7 @@ def test_wrappers_count_steps():
 
 
 @pytest.mark.skipif(torch is None or not hasattr(torch.amp, "GradScaler"),
-                    reason="on a processor since torch 2.3: https://github.com/pytorch/pytorch/pull/109993")
+                    reason="before torch 2.3 it is of CUDA only: https://pytorch.org/docs/stable/amp.html#gradient-scaling")
 def test_gradient_scaler():
     param = torch.nn.Parameter(torch.ones(2))
     optimizer = Adam(0.5).bind(optim, params=[param])

@@ -5,10 +5,11 @@
 from __future__ import absolute_import, division, print_function
 
 import sys
+import warnings
 from collections import OrderedDict
 
-from everstep.compat.stock.entry import Stock
-from everstep.errors import UnsupportedError
+from everstep.compat.stock.entry import Stock, own_count
+from everstep.errors import StateError, StateWarning, UnsupportedError
 from everstep.optimizers.adadelta import Adadelta
 from everstep.optimizers.adagrad import Adagrad
 from everstep.optimizers.adam import Adam
@@ -134,19 +135,34 @@ def keys_of(entry):
     return set(joined(entry.names)).union(_OFF.get(entry.native, ()))
 
 
-def bound_as(optimizer):
+def bound_as(optimizer, updates=None):
     """Returns a bound optimizer with the parameters and the state of a stock one of torch.
+
+    Args:
+        updates: how often it has stepped, of one that does not count it.
 
     Raises:
         UnsupportedError: no definition computes what it does, or its groups differ.
+        StateError: it counts its steps, and `updates` is given.
     """
+    counts = type(optimizer).__name__ != "SGD"
+    if counts and updates is not None:
+        raise StateError(own_count(type(optimizer).__name__))
     groups = []
     for group in optimizer.param_groups:
         names, params = group.get("param_names"), group["params"]
         groups.append({"params": list(zip(names, params)) if names else params})
     flags = {"maximize": True} if optimizer.param_groups[0].get("maximize") else {}
     twin = from_torch(optimizer).bind(sys.modules["torch.optim"], params=groups, **flags)
-    twin.load_state_dict(optimizer.state_dict())
+    if not counts and updates is None:
+        warnings.warn(StateWarning(
+            "torch.optim.SGD keeps no count of its steps, and the state counts from {}; give capture(..., updates=), "
+            "how often it has stepped".format(1 if any(optimizer.state.values()) else 0)), stacklevel=3)
+    adapter = twin._bound.adapter
+    adapter.load_state_dict(optimizer.state_dict(), updates or 1)
+    if updates is not None:
+        adapter.make_state(adapter.params())  # without momentum, stock has no state at all
+        adapter.counter("updates").put(updates)
     return twin
 
 
