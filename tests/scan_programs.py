@@ -2,7 +2,7 @@
 
 `python tests/scan_programs.py PROGRAM FOLDER` imports the package in FOLDER, trains for some steps, and prints its
 losses as JSON; `compare FILE FILE` says how far two of them differ; `to_keras FOLDER` compares what `--to keras` writes
-with from_native. docs/scan.md has the results.
+with from_native. docs/records/scan.md has the results.
 
 A third argument says what is changed, to find why losses of TF 1's Adam differ. That keeps beta^t in float32 variables,
 also for weights of float64, and 1 - 0.999^t loses three of their seven digits:

@@ -114,6 +114,18 @@ def test_the_overview_has_every_target_and_every_row_that_loses():
     assert row[1:] == ["b", "everstep", TF_2, "optimizer_v2", "1.05", "2 of 2", "0.60"]  # the one that is nearest
 
 
+def test_what_users_read_in_short():
+    report = importlib.import_module("benchmarks.report")
+    assert [report.in_words(ratio) for ratio in (0.35, 0.954, 1.046, 1.93, None)] == [
+        "65 % less", "the same", "the same", "93 % more", ""]
+    found = rows(report.in_short([result("dense", TF_1, "tf_train", "B", "DiffGrad", 1.5)]))
+    assert found[2] == ["`tf.train`, TF 1.15", "", "", "50 % more", ""]
+    stored = {(each["cell"], each["target"], each["kind"], each["case"]) for each in report.baseline()}
+    assert {place for place, *_ in report.SHORT_CASES.values()} <= {kind for _, _, kind, _ in stored}
+    for place in report.SHORT_APIS:
+        assert place in {known[:2] for known in stored}
+
+
 def test_targets_stand_beside_figures():
     report = importlib.import_module("benchmarks.report")
     found = report.tables([result("wrappers", TF_1, "tf_train", "clip", "everstep", 2.4)])

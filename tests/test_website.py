@@ -184,7 +184,8 @@ def speaks(module):
 
 def test_every_page_of_docs_is_in_the_sidebar():
     with open(os.path.join(WEBSITE, "index.md")) as file:
-        listed = set(re.findall(r"^docs/\w+$", file.read(), re.M))
-    folder = os.path.join(os.path.dirname(WEBSITE), "docs")
-    pages = {"docs/" + name[:-3] for name in os.listdir(folder) if name.endswith(".md")}
+        listed = set(re.findall(r"^docs/[\w/]+$", file.read(), re.M))
+    root = os.path.dirname(WEBSITE)
+    pages = {folder + "/" + name[:-3] for folder in ("docs", "docs/records")
+             for name in os.listdir(os.path.join(root, folder)) if name.endswith(".md")}
     assert pages == listed

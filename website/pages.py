@@ -20,8 +20,8 @@ from everstep import optimizers  # noqa: E402
 from everstep import show as describe  # noqa: E402
 from everstep.compat.targets import detect  # noqa: E402
 
-AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "matrix", os.path.join("matrix", "record"),
-               "examples", "api", os.path.join("website", "README.md"))
+AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", os.path.join("docs", "records"), "matrix",
+               os.path.join("matrix", "record"), "examples", "api", os.path.join("website", "README.md"))
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.S | re.M)
 LINK = re.compile(r"\]\((?!\w+:|#)([^()\s#]+)(#[^()\s]*)?\)")
 FAMILY_ORDER = ("gradient descent", "Adagrad", "Adam", "second order", "signs")
