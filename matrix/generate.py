@@ -18,7 +18,7 @@ OWN_ENV = [u"EVERSTEP_CELL = {env_name}",
            u"EVERSTEP_TABLE = {work_dir}/results/{env_name}.json"]
 PASS_ENV = [u"# The tests read EVERSTEP_FULL and others.", u"pass_env = EVERSTEP_*"]
 LINT = [u"ruff check --output-format concise", u"python matrix/link_farm.py", u"mypy", u"python tests/typing/check.py"]
-SITE = [u'python website/build.py --to "{env_dir}/site"']
+SITE = [u'python website/build.py --to "{env_dir}/site"', u'python website/browser_check.py "{env_dir}/site"']
 
 BENCHMARKS = u"""
 [testenv:benchmarks]
