@@ -1,7 +1,7 @@
 """Makes notebooks of the tutorials from their pages: python matrix/notebooks.py [--to FOLDER] [--execute]
 
-They are in no commit: a page is the one source, and its blocks run in the matrix. A block becomes code if it runs in the
-cell `cells.NOTEBOOKS` or on NumPy alone. Other blocks, for other versions, stay text. A comment that begins with
+They are in no commit: a page is the one source, and its blocks run in the matrix. A block becomes code if it runs in
+the cell `cells.NOTEBOOKS` or on NumPy alone. Other blocks, for other versions, stay text. A comment that begins with
 `notebook:`, with an empty line below it, holds code that makes what the next block takes for granted.
 
 It needs nbformat, and with --execute nbclient and ipykernel. That cell has them: tests/test_notebooks.py.
