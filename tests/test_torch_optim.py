@@ -54,6 +54,8 @@ STOCK = [
     ("Adamax", dict(weight_decay=0.01, **BETAS)), ("NAdam", {}),
     ("NAdam", dict(weight_decay=0.01, decoupled_weight_decay=True, momentum_decay=0.1)), ("RAdam", {}),
     ("RAdam", dict(weight_decay=0.01)), ("RAdam", dict(weight_decay=0.01, decoupled_weight_decay=True)),
+    ("ASGD", {}), ("ASGD", dict(t0=7.0, lambd=0.02, alpha=0.6, weight_decay=0.1, maximize=True)), ("Rprop", {}),
+    ("Rprop", dict(etas=(0.7, 1.3), step_sizes=(1e-3, 0.5), maximize=True)),
 ]
 if torch is not None:  # decoupled_weight_decay is not in the oldest
     STOCK = [case for case in STOCK if set(case[1]) <= set(inspect.signature(getattr(optim, case[0])).parameters)]
@@ -210,7 +212,7 @@ def test_gradients_may_become_sparse_and_dense_again():
     assert apart([param], [torch.tensor(array)]) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["LBFGS", "Muon", "Adafactor", "ASGD", "Rprop"])
+@pytest.mark.parametrize("name", ["LBFGS", "Muon", "Adafactor"])
 def test_what_no_definition_computes_is_refused_with_a_reason(name):
     if not hasattr(optim, name):
         pytest.skip("newer than this torch: https://pytorch.org/docs/stable/optim.html#algorithms")
@@ -257,6 +259,39 @@ def test_capture_of_a_stock_optimizer():
     state = everstep.capture(optimizer, params)
     assert state.updates == 3 and state.definition["definition"] == "AdamW"
     np.testing.assert_array_equal(state.slots["param_0"]["v"], optimizer.state[params[0]]["exp_avg_sq"].numpy())
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_capture_of_stock_sgd_is_told_its_count(momentum):
+    params = parameters()
+    optimizer = optim.SGD(params, lr=0.1, momentum=momentum)
+    train(optimizer, params, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        state = everstep.capture(optimizer, params, updates=3)
+    assert state.updates == 3 and everstep.capture(optimizer, params, updates=0).updates == 0
+    if momentum:
+        np.testing.assert_array_equal(
+            state.slots["param_0"]["velocity"], optimizer.state[params[0]]["momentum_buffer"].numpy())
+    with pytest.warns(StateWarning, match="keeps no count of its steps.* give capture.*updates="):
+        assert everstep.capture(optimizer, params).updates == (1 if momentum else 0)
+    twin = parameters()
+    rate = everstep.InverseTimeDecay(0.5, 0.5)
+    restored = SGD(rate, momentum=momentum, rate_in_velocity=False).bind(optim, params=twin)
+    everstep.restore(restored, state, twin)
+    train(restored, twin, 1)
+    assert abs(restored.param_groups[0]["lr"] - rate(3)) < 1e-7
+
+
+def test_capture_is_told_no_count_of_what_counts():
+    params = parameters()
+    bound = SGD(0.1).bind(optim, params=params)
+    for optimizer in (optim.Adam(params), bound):
+        with pytest.raises(StateError, match="counts its updates itself; leave out updates="):
+            everstep.capture(optimizer, params, updates=3)
+    for wrong in (-1, 2.0, True, "3", float("nan")):
+        with pytest.raises(StateError, match="updates is a whole number, at least 0; got"):
+            everstep.capture(optim.SGD(params, lr=0.1), params, updates=wrong)
 
 
 # Construction.
@@ -627,7 +662,7 @@ def test_wrappers_count_steps():
 
 
 @pytest.mark.skipif(torch is None or not hasattr(torch.amp, "GradScaler"),
-                    reason="on a processor since torch 2.3: https://github.com/pytorch/pytorch/pull/109993")
+                    reason="before torch 2.3 it is of CUDA only: https://pytorch.org/docs/stable/amp.html#gradient-scaling")
 def test_gradient_scaler():
     param = torch.nn.Parameter(torch.ones(2))
     optimizer = Adam(0.5).bind(optim, params=[param])
@@ -814,6 +849,31 @@ def test_averages():
         with pytest.raises(StateError, match="train outside of it"):
             optimizer.step()
     assert apart(params, trained) == 0
+
+
+def test_averages_of_asgd_are_those_of_stock():
+    theirs, own = parameters(), parameters()
+    case = "ASGD", dict(t0=5.0)
+    expected, actual = stock(case, theirs), ours(case, own)
+    train(expected, theirs, 20)
+    train(actual, own, 20)
+    averages = [expected.state[param]["ax"] for param in theirs]
+    assert apart(averages, theirs) > 0.05
+    with everstep.averaged(actual):
+        assert apart(own, averages) < LIKE_STOCK
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Rprop"])
+def test_a_new_rate_acts_when_it_does_in_stock(name):
+    """Of ASGD at the second update after, of Rprop never."""
+    case, (theirs, own) = (name, dict(lambd=0.1) if name == "ASGD" else {}), (parameters(), parameters())
+    kept = parameters()
+    for optimizer, params in ((stock(case, theirs), theirs), (ours(case, own), own), (ours(case, kept), kept)):
+        scheduler = lr_scheduler.LambdaLR(optimizer, lambda step: step / 4 if params is not kept else 0)  # noqa: B023
+        for step in range(8):
+            train(optimizer, params, 1, first=step)
+            scheduler.step()
+    assert apart(own, theirs) < LIKE_STOCK and (apart(kept, theirs) < LIKE_STOCK) == (name == "Rprop")
 
 
 @pytest.mark.parametrize("dtype, bound", [("bfloat16", 5e-2), ("float32", 1e-5)])

@@ -115,6 +115,11 @@ def anchor(heading):
     return text + "-1" if heading == "everstep.Variable" else text
 
 
+def names():
+    """Returns all names that have a place on the page."""
+    return " ".join(some for _, some in GROUPS).split()
+
+
 def entry(name):
     """Returns what the page has of a name."""
     value = getattr(everstep, name)

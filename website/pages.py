@@ -148,18 +148,19 @@ def which_data():
     targets = {}
     for target in detect.TARGETS + (detect.ARRAYS,):
         adapter_class = detect.load(target)
-        targets[target.name] = dict(works_on=adapter_class.works_on,
+        targets[target.name] = dict(title=spoken_apis.TITLES[target.name],
                                     unsupported=[each.what for each in adapter_class.unsupported])
     tested = []
     for name, cell in table.items():
         values = shown.get(name)
-        if values and cell.group != "clients" and values["versions"]:
+        if values and cell.group != "clients" and cell.kind not in ("lint", "site") and values["versions"]:
             versions = {key: value for key, value in values["versions"].items() if value}
             tested.append(dict(
                 name=name, versions=versions, holds=cell.holds, when=values["when"], passed=values["passed"],
                 failed=values["failed"],
                 modules={module: api.target for module, api in spoken_apis.spoken(versions).items()}))
-    return dict(apis=[dict(api._asdict()) for api in spoken_apis.APIS], targets=targets, cells=tested)
+    pythons = [dict(first=first, last=last, pythons=versions.split()) for first, last, versions in spoken_apis.PYTHONS]
+    return dict(apis=[dict(api._asdict()) for api in spoken_apis.APIS], targets=targets, cells=tested, pythons=pythons)
 
 
 def tests_page():

@@ -1,6 +1,8 @@
 """How a definition is written on each API, for its page. tests/test_website.py binds each in every cell."""
 from __future__ import absolute_import, division, print_function
 
+import re
+
 import everstep
 from everstep.optimizers import *  # noqa: F403  the names that the calls below use
 from everstep.optimizers.contract import Composite
@@ -47,7 +49,7 @@ def instance(definition):
 
 def imports(definition):
     """Returns the lines before the call."""
-    names = [name for name in everstep.optimizers.__all__ if name + "(" in call(definition)]
+    names = set(re.findall(r"\w+(?=\()", call(definition))).intersection(everstep.optimizers.__all__)
     imported = "from everstep.optimizers import " + ", ".join(sorted(names))
     return (["import everstep"] if "everstep." in call(definition) else []) + [imported]
 

@@ -5,20 +5,23 @@
 from __future__ import absolute_import, division, print_function
 
 import sys
+import warnings
 from collections import OrderedDict
 
-from everstep.compat.stock.entry import Stock
-from everstep.errors import UnsupportedError
+from everstep.compat.stock.entry import Stock, own_count
+from everstep.errors import StateError, StateWarning, UnsupportedError
 from everstep.optimizers.adadelta import Adadelta
 from everstep.optimizers.adagrad import Adagrad
 from everstep.optimizers.adam import Adam
 from everstep.optimizers.adamax import Adamax
 from everstep.optimizers.adamw import AdamW
+from everstep.optimizers.asgd import ASGD
 from everstep.optimizers.contract import Decoupled, walk
 from everstep.optimizers.contract.trees import tree
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.radam import RAdam
 from everstep.optimizers.rmsprop import RMSprop
+from everstep.optimizers.rprop import Rprop
 from everstep.optimizers.sgd import SGD
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
 from everstep.optimizers.wrappers.l2_penalty import l2_penalty
@@ -26,18 +29,19 @@ from everstep.optimizers.wrappers.rate_decay import rate_decay
 
 _RENAMED = {"lr": "learning_rate", "eps": "epsilon"}
 # {tuple in a group: the arguments that count as its parts}
-_TUPLES = {"betas": ("beta_1", "beta_2")}  # type: dict[str, tuple[str, ...]]
+_TUPLES = OrderedDict([
+    ("betas", ("beta_1", "beta_2")), ("etas", ("eta_minus", "eta_plus")),
+    ("step_sizes", ("step_size_min", "step_size_max")),
+])
 _BETAS = OrderedDict([("lr", 0.001), ("beta_1", 0.9), ("beta_2", 0.999), ("eps", 1e-8)])
 _MOMENTS = "m=exp_avg v=exp_avg_sq"
 FLAG = "decoupled_weight_decay"  # in the groups of Adam, NAdam and RAdam
 
 REFUSED = {
-    "ASGD": "no definition averages as it does; everstep.moving_average(SGD()) averages with a constant decay",
     "Adafactor": "it takes the smaller of lr and 1 / sqrt(step), clamps its estimate and decays by beta2_decay; "
                  "everstep.optimizers.Adafactor follows Keras and Google's T5",
     "LBFGS": "it searches along a line with several losses a step, and keeps a history of all parameters together",
     "Muon": "it computes its Newton-Schulz steps in bfloat16; everstep.optimizers.Muon has float32",
-    "Rprop": "no definition has its step sizes for each element, which follow the signs of gradients",
 }
 
 
@@ -82,6 +86,10 @@ def _entries():
         fixed={"amsgrad": False, "corrected_root": False, "sma_threshold": 5.0, "weight_decay": 0.0},
         note="its weight_decay is everstep.l2_penalty",
     )
+    yield _entry(ASGD, "ASGD", "average=ax eta mu", dict(lr=0.01, lambd=1e-4, alpha=0.75, t0=1e6),
+                 note="its weight_decay is everstep.l2_penalty")
+    yield _entry(Rprop, "Rprop", "previous_grad=prev step_size", OrderedDict(
+        [("lr", 0.01), ("eta_minus", 0.5), ("eta_plus", 1.2), ("step_size_min", 1e-6), ("step_size_max", 50)]))
 
 
 TORCH = tuple(_entries())
@@ -89,7 +97,7 @@ TORCH = tuple(_entries())
 _OFF = dict(  # type: dict[str, dict]
     SGD=dict(weight_decay=0), Adam=dict(weight_decay=0, decoupled_weight_decay=False),
     AdamW=dict(decoupled_weight_decay=True), RMSprop=dict(weight_decay=0), Adagrad=dict(weight_decay=0, lr_decay=0),
-    Adadelta=dict(weight_decay=0), Adamax=dict(weight_decay=0),
+    Adadelta=dict(weight_decay=0), Adamax=dict(weight_decay=0), ASGD=dict(weight_decay=0), Rprop={},
     NAdam=dict(weight_decay=0, decoupled_weight_decay=False), RAdam=dict(weight_decay=0, decoupled_weight_decay=False),
 )
 
@@ -127,19 +135,34 @@ def keys_of(entry):
     return set(joined(entry.names)).union(_OFF.get(entry.native, ()))
 
 
-def bound_as(optimizer):
+def bound_as(optimizer, updates=None):
     """Returns a bound optimizer with the parameters and the state of a stock one of torch.
+
+    Args:
+        updates: how often it has stepped, of one that does not count it.
 
     Raises:
         UnsupportedError: no definition computes what it does, or its groups differ.
+        StateError: it counts its steps, and `updates` is given.
     """
+    counts = type(optimizer).__name__ != "SGD"
+    if counts and updates is not None:
+        raise StateError(own_count(type(optimizer).__name__))
     groups = []
     for group in optimizer.param_groups:
         names, params = group.get("param_names"), group["params"]
         groups.append({"params": list(zip(names, params)) if names else params})
     flags = {"maximize": True} if optimizer.param_groups[0].get("maximize") else {}
     twin = from_torch(optimizer).bind(sys.modules["torch.optim"], params=groups, **flags)
-    twin.load_state_dict(optimizer.state_dict())
+    if not counts and updates is None:
+        warnings.warn(StateWarning(
+            "torch.optim.SGD keeps no count of its steps, and the state counts from {}; give capture(..., updates=), "
+            "how often it has stepped".format(1 if any(optimizer.state.values()) else 0)), stacklevel=3)
+    adapter = twin._bound.adapter
+    adapter.load_state_dict(optimizer.state_dict(), updates or 1)
+    if updates is not None:
+        adapter.make_state(adapter.params())  # without momentum, stock has no state at all
+        adapter.counter("updates").put(updates)
     return twin
 
 

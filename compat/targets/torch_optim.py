@@ -365,7 +365,8 @@ class TorchAdapter(Adapter):
         self.base.add_param_group(param_group)
         self.bound.calls.clear()  # definitions that count calls take the new parameters from now on
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict, count=None):
+        """Loads a state_dict. `count`: the updates of one that does not count them; None: 1, with a warning."""
         kept = []
         names = [group.get("param_names") for group in self.native.param_groups]
 
@@ -385,6 +386,6 @@ class TorchAdapter(Adapter):
         for group, given in zip(self.native.param_groups, names):
             if given is not None:  # torch before 2.6 forgets names that the state_dict does not have
                 group.setdefault("param_names", given)
-        self.state.take_exact(kept[0])
+        self.state.take_exact(kept[0], count)
 
 
