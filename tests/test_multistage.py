@@ -370,7 +370,7 @@ def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
         model = a_model(keras, lambda: HEUN.bind(module))
     assert np.array_equal(model.get_weights()[0], FIRST.astype("float32") / 4)
     everstep.enable_multistage(model)
-    everstep.enable_multistage(model)  # calling it twice changes nothing
+    everstep.enable_multistage(model)  # a second call changes nothing
     assert oracle.distance(fitted(model)[0], fitted_by_hand(HEUN)[0]) < 1e-6
     everstep.disable_multistage(model)
     assert "train_step" not in vars(model) and "_make_train_function" not in vars(model)

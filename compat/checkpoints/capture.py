@@ -31,13 +31,13 @@ def capture(optimizer, variables, session=None, weights=False, path=None, update
     Args:
         optimizer: the optimizer that `bind(module)` returned. If it has not trained yet, you get the state that it will
             start with. Or a stock optimizer that has trained: its state is of the definition that
-            `everstep.from_native` makes of it. LossScaleOptimizers and Horovod's wrappers are looked into; the
-            scale is `state.loss_scale`.
-        variables: all variables that it trains: an iterable, or {name: variable}. Else variables keep their own names,
-            without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0", "1", ... by
-            position. A partitioned variable, or the list of its parts, counts as one variable. Of a stock optimizer of
-            standalone Keras 2, give the list in the order in which it trains them, as `model.trainable_weights`.
-            Of a transform of optax give its state, or one of a chain that has it in it.
+            `everstep.from_native` makes of it. In a LossScaleOptimizer or a wrapper of Horovod, the optimizer inside
+            is captured; the loss scale is `state.loss_scale`.
+        variables: all variables that it trains: an iterable, or {name: variable}. In an iterable, variables keep their
+            own names, without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0",
+            "1", ... by position. A partitioned variable, or the list of its parts, counts as one variable. For a stock
+            optimizer of standalone Keras 2, give the list in the order in which it trains them, as
+            `model.trainable_weights`. For a transform of optax, give its state, or that of a chain that contains it.
         session: the session that holds the values of variables in a graph. Default: the default session, or Keras's.
             For a transform of optax, give the tree of the parameters here: `capture(transform, opt_state, params)`.
             Their names are the paths in the tree, such as "Dense_0/kernel".
@@ -48,7 +48,7 @@ def capture(optimizer, variables, session=None, weights=False, path=None, update
             torch. Default None: 0, or 1 if it has momentum.
 
     Returns:
-        A `State` of NumPy arrays; with a path, that in the file, whose arrays are read on demand.
+        A `State` of NumPy arrays; with a path, the `State` in the file, whose arrays are read on demand.
 
     Raises:
         StateError: the optimizer has slots of other variables, or something that no state can hold; a value could not
@@ -64,7 +64,7 @@ def capture(optimizer, variables, session=None, weights=False, path=None, update
         with in_trees.opened(transform, variables, session) as tree:
             return _captured(tree.layout.native, tree.named(), None, weights, path, {})
     scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
-    if hasattr(optimizer, "param_groups") and not isinstance(optimizer, NativeOptimizer):  # stock of torch
+    if hasattr(optimizer, "param_groups") and not isinstance(optimizer, NativeOptimizer):  # a stock optimizer of torch
         return _captured(bound_as(optimizer, updates), variables, session, weights, path, scale)
     if not isinstance(optimizer, NativeOptimizer) and stock_live.api_of(optimizer) is not None:
         return stock_live.capture_stock(optimizer, variables, session, weights, scale, path, updates)
@@ -81,7 +81,8 @@ def _captured(optimizer, variables, session, weights, path, scale):
     """Returns the `State` of a bound optimizer. `scale`: {name: variable} of a LossScaleOptimizer around it."""
     with open_access(optimizer, variables, session) as access:
         bound, adapter = access.bound, access.bound.adapter
-        adapter.carries.give(bound, access.variables)  # of a pickle or a file, before the first step
+        # hands over the state that a pickle or a file left, if no step was made since
+        adapter.carries.give(bound, access.variables)
         optimizer_values = access.read_counters()
         counts = {name: int(optimizer_values.get(name, 0)) for name in counters(bound.definition)}
         outside = adapter.counted_elsewhere()

@@ -129,7 +129,8 @@ def other_form(definition, entry):
     return stock_form if differ else None
 
 
-MEANINGS = ("momentum_schedule", "momentum_decay", "rate_in_velocity")  # they change what is stored
+# options that change the meaning of what is stored
+MEANINGS = ("momentum_schedule", "momentum_decay", "rate_in_velocity")
 
 
 def check_meaning(definition, native, options):

@@ -85,7 +85,7 @@ def _split_by_branch(arrays, definition, known, target):
                 sorted(idle)[0], definition._short(), first_few(known)))
     choices = []
     for name, shape in zip(known, shapes):
-        full, several = slots_of_rank(definition, 1, name), []  # a matrix may have rows and columns in their place
+        full, several = slots_of_rank(definition, 1, name), []  # a matrix may have `rows` and `columns` instead
         for rank in {1, 2} if shape is None else {len(shape)}:
             rule = definition.specialize(record_of(name, (2,) * rank))
             slots = [Slot(slot, slot, False, "matrix" if slot not in full else "own" if each.shape is not None else "")
@@ -116,7 +116,7 @@ def _only_split(arrays, shapes, choices):
 def _takings(arrays, shape, choices, place):
     """Yields ([{slot: (name, handle)}] that a variable may take from a place on, the next place); [] if it has none."""
     if place == len(arrays) or shape is not None and arrays[place][1].shape != shape:
-        yield [], place  # it is not trained
+        yield [], place  # this variable is not trained
     for slots in choices:
         taken = OrderedDict(zip(slots, arrays[place : place + len(slots)]))
         if len(taken) == len(slots) and _consistent(taken):

@@ -40,9 +40,10 @@ def get(identifier, api=None, **arguments):
         identifier: a name; a config, `{"class_name": ..., "config": {...}}` as of `keras.optimizers.serialize`, or from
             `Definition.get_config()`; a definition class; a definition, which is returned as it is; or a stock or bound
             optimizer, as for `from_native`.
-        api: the module, such as `tf.keras`, whose stock optimizer is meant: with the defaults of the installed version,
-            which differ (epsilon was 1e-8 before Keras 2.1.3). Or the name of its target. Default: the name tells it,
-            or it is everstep's own definition. A config that a stock optimizer wrote needs it.
+        api: the module, such as `tf.keras`, to take the stock optimizer of that module, with the defaults of the
+            installed version (epsilon was 1e-8 before Keras 2.1.3). Or the name of its target. Default: the name
+            decides which API it is, or that it is everstep's own definition. A config that a stock optimizer wrote
+            needs `api`.
         **arguments: arguments of the definition, or of the stock class; `sparse` and `dense_ok` too.
 
     Returns:

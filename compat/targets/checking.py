@@ -34,7 +34,8 @@ def check_grads(bound, pairs):
     except GradientError:
         _check_real(bound, natives)
         raise
-    if "all_or_nothing" in backend.unsupported:  # else a step whose rule raises is undone, and variables have no parts
+    # other backends undo a step whose rule raises, and have no partitioned variables
+    if "all_or_nothing" in backend.unsupported:
         trained = [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None]
         rehearse(bound, trained, _check_new)
     return [(grad, variable) for (grad, _), variable in zip(check_rows(backend, natives), variables)]

@@ -30,8 +30,8 @@ def enable_multistage(model):
 
     Raises:
         NotBoundError: the optimizer is not bound to a definition.
-        UnsupportedError: the definition takes one gradient per update; or the model's train function cannot compute
-            more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
+        UnsupportedError: the definition takes only one gradient for each update; or the model's train function cannot
+            compute more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
 
     >>> import numpy, everstep
     >>> optimizer = everstep.multistage(everstep.optimizers.SGD(0.1), "heun").bind(numpy)

@@ -33,7 +33,7 @@ def native_class(adapter_class, definition_class, base):
     Raises:
         DefinitionError: a hyper has the name of a method or property of the base class.
     """
-    # A table here would keep every class of a definition that a notebook defines again and again.
+    # In a table of this module, every class would stay alive that a notebook defines again and again.
     if _CLASSES not in vars(definition_class):
         setattr(definition_class, _CLASSES, {})
     classes, key = vars(definition_class)[_CLASSES], (adapter_class, base)

@@ -86,7 +86,7 @@ class Transform(NativeOptimizer):
 
     def __new__(cls, *args, **kwargs):
         if len(args) == 2 and isinstance(getattr(args[0], "__self__", None), _Functions):
-            return cls.native_base(*args)  # JAX takes such a tuple apart, and makes it anew of what it found
+            return cls.native_base(*args)  # JAX takes such a tuple apart, and makes a new one of its items
         functions = _Functions()
         functions.native = transform = cls.native_base.__new__(cls, functions.init, functions.update)
         return transform

@@ -58,7 +58,7 @@ from everstep.compat.targets.tf_train_hooks import hooks_of
 from everstep.errors import HyperValueError, StateError, TrainSlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat, scalar_starts
 
-# {rule: stock's name of its operation} of rules that store nothing, so that no file has their name.
+# {rule: stock's name of the operation}, for rules that store nothing: no file has the name of such an optimizer.
 _WITHOUT_STATE = {"SGD": "GradientDescent"}
 
 

@@ -258,7 +258,7 @@ class ParamState(object):
                     " and ".join(lacks), self.adapter.variable_name(param), self.bound.definition._short(),
                     ", ".join(sorted(map(str, saved))) or "nothing"))
             for name in self.bound.slot_names(param):
-                if saved[self.name(name)] is not None:  # `make` makes it then
+                if saved[self.name(name)] is not None:  # if it is None, `make` creates it
                     self._check_slot(param, name, saved[self.name(name)])
             for name in self.starts:
                 if self.name(name) in saved:

@@ -170,8 +170,8 @@ def decoupled_weight_decay(
         An `everstep.optimizers.DecoupledWeightDecay`.
 
     Raises:
-        DefinitionError: Arguments exclude each other or let no variable decay, or the definition has no one learning
-            rate.
+        DefinitionError: Arguments exclude each other or let no variable decay, or the definition has no single
+            learning rate.
         HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
 
     >>> import everstep
