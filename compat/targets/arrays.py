@@ -286,3 +286,6 @@ class ArraysAdapter(Adapter):
             for key in set(self.slots) - keys:
                 del self.slots[key]
             raise
+
+
+ArraysTarget = ArraysAdapter  # its name in older pickles

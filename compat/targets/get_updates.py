@@ -54,7 +54,7 @@ from everstep.compat.targets.construction import (
 from everstep.compat.targets.copying import ByRole
 from everstep.compat.targets.global_step import check_global_step
 from everstep.compat.targets.hypers import attribute, is_function
-from everstep.compat.targets.loading import weights_fit
+from everstep.compat.targets.loading import in_stock_order, weights_fit
 from everstep.compat.targets.losses import by_hand, scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import check_bounds, clip
@@ -255,6 +255,7 @@ class GetUpdatesAdapter(Adapter):
             weights = weights[: len(own)]
         named = [(variable.name.split(":")[0], self.backend.shape(variable)) for variable in own]
         none_yet = "There are none before a train function is built: train a step first"
+        weights = in_stock_order(self.bound, named, weights)
         if weights_fit(self.bound, named, weights, StateError, none_yet):
             self.base.set_weights([np.asarray(value) for value in weights])
 
@@ -407,3 +408,6 @@ class GetUpdatesAdapter(Adapter):
                 "each group of variables".format(self.bound.definition._short())
             )
         self.bound.calls[None] = keys | built_keys
+
+
+GetUpdatesTarget = GetUpdatesAdapter  # its name in older pickles
