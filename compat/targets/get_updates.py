@@ -38,7 +38,7 @@ from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets import hypers
-from everstep.compat.targets.adapter import Adapter
+from everstep.compat.targets.adapter import InOneProcess
 from everstep.compat.targets.checking import check_connected, check_grads, failing_updates, forgetting_failures
 from everstep.compat.targets.construction import (
     COMPLEX,
@@ -101,7 +101,7 @@ class GetUpdatesOptimizer(NativeOptimizer):
         return from_config(cls, config)
 
 
-class GetUpdatesAdapter(Adapter):
+class GetUpdatesAdapter(InOneProcess):
     target = "get_updates"
     works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
     native_class = GetUpdatesOptimizer
@@ -224,26 +224,8 @@ class GetUpdatesAdapter(Adapter):
     def state_name(self, variable, index):
         return self.variable_name(variable)
 
-    def unwrap(self, variable):
-        return variable
-
-    def collections(self, variable):
-        return ()
-
-    def parts(self, variable):
-        return [variable]
-
-    def place(self, variable):
-        return None
-
-    def decays(self, record):
-        return True
-
     def find_slot(self, variable, name):
         return self._slots.get(self.bound.variable_key(variable), {}).get(name)
-
-    def other_slots(self, variable):
-        return []
 
     def get_slot(self, variable, name):
         return self.bound.require_slot(variable, name)
