@@ -98,7 +98,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     @InstanceMethod
     def replace(self, **changes):
-        """Returns a copy with some arguments changed. Those named `sparse` and `dense_ok` reach the rules of wrappers."""
+        """Returns a copy with some arguments changed. `sparse` and `dense_ok` reach rules inside a wrapper."""
         return type(self)(**dict(self._given(), **self._with_settings(changes)))
 
     def _with_settings(self, changes):
