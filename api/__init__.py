@@ -84,7 +84,7 @@ from everstep.optimizers.wrappers import (
     stochastic_weight_averaging,
 )
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 
 def _check(definition):

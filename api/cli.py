@@ -87,12 +87,20 @@ def complain(error):
     print(painted("everstep:", RED, sys.stderr) + printable(" {}".format(error), sys.stderr), file=sys.stderr)
 
 
+class ShowVersion(argparse.Action):
+    """Prints the version to the output; argparse on Python 2 prints it where errors go."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        print("everstep " + __version__)
+        parser.exit()
+
+
 def argument_parser():
     """Returns the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="everstep", description="Write an optimizer once, run it on every TensorFlow and Keras."
     )
-    parser.add_argument("--version", action="version", version="everstep " + __version__)
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     look = commands.add_parser("doctor", help="show what is installed, and the optimizer API of each module")
     look.add_argument("--verbose", action="store_true", help="also show how updates can run here, see docs/speed.md")

@@ -241,7 +241,7 @@ def test_every_command_is_known():
 
 def test_version_and_help():
     code, output, complaint = run("--version")
-    assert code == 0 and (output + complaint).strip() == "everstep " + everstep.__version__  # Python 2: on stderr
+    assert (code, output.strip(), complaint) == (0, "everstep " + everstep.__version__, "")
     code, output, _ = run("--help")
     assert code == 0 and all(each in output for each in ("doctor", "list", "show"))
     assert run() == (0, output, "")

@@ -421,7 +421,7 @@ def test_a_list_of_stocks_weights_is_taken_in_its_order(name, arguments):
 
 @pytest.mark.parametrize("order", ["of stock", "variable by variable"])
 def test_a_file_is_read_by_the_names_of_its_weights(tmp_path, order):
-    """Everstep stored slots variable by variable before 0.1.0."""
+    """Everstep stored slots variable by variable before its first release."""
     h5py, path = pytest.importorskip("h5py"), str(tmp_path / "model.h5")
     size = INPUTS.shape[1]
     model = keras.Sequential([keras.layers.Dense(size, input_shape=(size,), name="one"),

@@ -280,3 +280,12 @@ test_bad_rules = runs.refused([
     (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),
     (lambda: everstep.optimizers.Partition((("a", "a"),), b=SGD()), DefinitionError, "for a and the branches b"),
 ])
+
+
+def test_settings_of_a_wrapper_reach_the_rules_inside():
+    stack = everstep.accumulate(everstep.clip(Adam(sparse="rows"), norm=1.0), 2).replace(dense_ok=True)
+    assert stack.dense_ok and stack.inner.dense_ok and stack.inner.inner == Adam(sparse="rows", dense_ok=True)
+    branches = everstep.partition({"ours": ("x", Adam())}, SGD()).replace(sparse="rows").children()
+    assert [branch.sparse for branch in branches.values()] == ["rows", "rows"]
+    given = stack.replace(inner=Adam(), sparse="catch_up")
+    assert (given.sparse, given.inner) == ("catch_up", Adam())

@@ -64,7 +64,7 @@ def capture(optimizer, variables, session=None, weights=False, path=None, update
         with in_trees.opened(transform, variables, session) as tree:
             return _captured(tree.layout.native, tree.named(), None, weights, path, {})
     scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
-    if hasattr(optimizer, "param_groups") and not isinstance(optimizer, NativeOptimizer):  # a stock one of torch
+    if hasattr(optimizer, "param_groups") and not isinstance(optimizer, NativeOptimizer):  # a stock optimizer of torch
         return _captured(bound_as(optimizer, updates), variables, session, weights, path, scale)
     if not isinstance(optimizer, NativeOptimizer) and stock_live.api_of(optimizer) is not None:
         return stock_live.capture_stock(optimizer, variables, session, weights, scale, path, updates)

@@ -54,7 +54,7 @@ def _everstep_layouts(target, definition):
     slots = [Slot(name, name, False, rank_of(name)) for name in _merged(matrices, vectors)]
     for beside in engine_variants(definition, target):
         block = slots + beside
-        if block and target in ("optimizer_v2", "get_updates"):  # stock's order, since everstep 0.1.0
+        if block and target in ("optimizer_v2", "get_updates"):  # as stock does; older files are variable by variable
             blocks = STOCK_ORDERS.get(type(definition.base).__name__, []) if target == "optimizer_v2" else []
             listed = [name for names in blocks for name in names]
             blocks = blocks + [[slot.name] for slot in block if slot.name not in listed]

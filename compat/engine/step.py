@@ -205,13 +205,13 @@ class Step(object):
         for whole, name, view, _ in requests:
             dtypes[whole, name] = "float32" if whole is None else view.dtype
         if should_update is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
-            natives = self._sums(requests, dtypes)
+            natives = self.sums_of(requests, dtypes)
         else:
             # read outside of the branch: a first read inside would be cached there
             for name in counters(self.definition):
                 self.count(name)
             zeros = lambda: [self.backend.constant(0, dtype) for dtype in dtypes.values()]  # noqa: E731
-            natives = self.backend.values_if(should_update, lambda: self._sums(requests, dtypes), zeros)
+            natives = self.backend.values_if(should_update, lambda: self.sums_of(requests, dtypes), zeros)
         sums = dict(zip(dtypes, natives))
         for (whole, name), native in sums.items():
             if whole is not None:
@@ -220,8 +220,15 @@ class Step(object):
         self.measured = natives
         return natives
 
-    def _sums(self, requests, dtypes):
-        """Returns the native sums, each over all parts of a variable or, for a total, over all variables."""
+    def sums_of(self, requests, dtypes):
+        """Returns the native sums, each over all parts of a variable or, for a total, over all variables.
+
+        For subclasses whose variables lie on several devices: they add what each device has.
+
+        Args:
+            requests: (key of the whole variable or None for a total, name, view, value), one for each gradient.
+            dtypes: {(key, name): dtype}, in the order of the sums.
+        """
         sums = OrderedDict()
         for whole, name, view, value in requests:
             with view.forgetting():

@@ -239,3 +239,25 @@ class Adapter(object):
     @required
     def take_flush(self, variables):
         """Runs the update of an open accumulation window; returns operations."""
+
+
+class InOneProcess(Adapter):
+    """Adapters of APIs whose variables are whole and on one process's devices, and whose classes add no slots."""
+
+    def unwrap(self, variable):
+        return variable
+
+    def collections(self, variable):
+        return ()
+
+    def parts(self, variable):
+        return [variable]
+
+    def place(self, variable):
+        return None
+
+    def decays(self, record):
+        return True
+
+    def other_slots(self, variable):
+        return []

@@ -363,3 +363,6 @@ class _Scale(float):
         if not hasattr(grad, "indices"):
             return grad / float(self)
         return type(grad)(grad.values / float(self), grad.indices, grad.dense_shape)
+
+
+Keras3Target = Keras3Adapter  # its name in older pickles

@@ -30,7 +30,7 @@ from everstep.compat.backends.on_jax import Axes, Held, JaxBackend, Place
 from everstep.compat.engine.pairs import check_pairs
 from everstep.compat.engine.step import Step, counters
 from everstep.compat.targets import hypers
-from everstep.compat.targets.adapter import Adapter
+from everstep.compat.targets.adapter import InOneProcess
 from everstep.compat.targets.checking import check_dense, check_repeat, forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword, member
 from everstep.compat.targets.losses import scaled
@@ -141,19 +141,19 @@ class StepOverAxes(Step):
         super(StepOverAxes, self).__init__(host, pairs)
         self.in_parts = in_parts
 
-    def _sums(self, requests, dtypes):
+    def sums_of(self, requests, dtypes):
         groups, sums = OrderedDict(), {}
         for request in requests:
             groups.setdefault(self.in_parts[request[2].variable], []).append(request)
         for names, group in groups.items():
             keys = OrderedDict.fromkeys((whole, name) for whole, name, _, _ in group)
-            natives = super(StepOverAxes, self)._sums(group, dtypes)
+            natives = super(StepOverAxes, self).sums_of(group, dtypes)
             for key, native in zip(keys, self.host.adapter.axes.sum(natives, names)):
                 sums[key] = sums[key] + native if key in sums else native
         return [sums[key] for key in dtypes]
 
 
-class TransformAdapter(Adapter):
+class TransformAdapter(InOneProcess):
     target = "optax_transform"
     works_on = "optax, for JAX without Keras"
     native_class = Transform
@@ -262,26 +262,8 @@ class TransformAdapter(Adapter):
     def state_name(self, variable, index):
         return variable.name
 
-    def unwrap(self, variable):
-        return variable
-
-    def collections(self, variable):
-        return ()
-
-    def parts(self, variable):
-        return [variable]
-
-    def place(self, variable):
-        return None
-
-    def decays(self, record):
-        return True
-
     def find_slot(self, variable, name):
         return variable.slots.get(name)
-
-    def other_slots(self, variable):
-        return []
 
     def get_slot(self, variable, name):
         raise hypers.refusal(self.bound, "get_slot")

@@ -433,3 +433,6 @@ class TrainAdapter(Adapter):
         for slots in self.native._slots.values():
             variables.extend(slot for slot in slots.values() if slot.graph is graph)
         return sorted(variables, key=lambda variable: variable.name)
+
+
+TrainTarget = TrainAdapter  # its name in older pickles

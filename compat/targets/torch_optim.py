@@ -15,7 +15,7 @@ from everstep.compat.engine import lanes
 from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import with_gradients
 from everstep.compat.targets import hypers
-from everstep.compat.targets.adapter import Adapter
+from everstep.compat.targets.adapter import InOneProcess
 from everstep.compat.targets.checking import check_grads, check_repeat, forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword
 from everstep.compat.targets.copying import AsTorch
@@ -61,7 +61,7 @@ class TorchOptimizer(NativeOptimizer):
         self._bound.adapter.load_state_dict(state_dict)
 
 
-class TorchAdapter(Adapter):
+class TorchAdapter(InOneProcess):
     target = "torch_optim"
     works_on = "torch.optim, PyTorch without Keras"
     native_class = TorchOptimizer
@@ -169,26 +169,8 @@ class TorchAdapter(Adapter):
     def state_name(self, variable, index):
         return str(self.variable_name(variable))
 
-    def unwrap(self, variable):
-        return variable
-
-    def collections(self, variable):
-        return ()
-
-    def parts(self, variable):
-        return [variable]
-
-    def place(self, variable):
-        return None
-
-    def decays(self, record):
-        return True
-
     def find_slot(self, variable, name):
         return self.state.of(variable).get(self.state.name(name))
-
-    def other_slots(self, variable):
-        return []
 
     def get_slot(self, variable, name):
         self.check_variable(variable)

@@ -371,3 +371,6 @@ class UpdateStepAdapter(NewStyleAdapter):
         if native.clipnorm or native.global_clipnorm or native.clipvalue:
             grads = [without_duplicates(self.backend, grad) for grad in grads]
         return self.base._clip_gradients(grads)
+
+
+UpdateStepTarget = UpdateStepAdapter  # its name in older pickles

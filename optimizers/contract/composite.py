@@ -41,6 +41,11 @@ class Composite(Definition):
             )
         return settings.pop()
 
+    def _with_settings(self, changes):
+        settings = {name: changes[name] for name in Definition.keyword_only if name in changes}
+        inside = {name: child.replace(**settings) for name, child in self.children().items()} if settings else {}
+        return dict(inside, **changes)
+
     @classmethod
     def _shown_default(cls, name):
         return OF_INNER if name in Definition.keyword_only else super(Composite, cls)._shown_default(name)

