@@ -7,16 +7,15 @@ from everstep.optimizers.contract import VARIABLE, Definition, hyper, slot
 class ASGD(Definition):
     """Averaged gradient descent (Polyak & Juditsky 1992, https://doi.org/10.1137/0330046).
 
-    The rates are those of Xu 2011, https://arxiv.org/abs/1107.2490.
-
     var := var - eta * (grad + lambd * var)
     average := average + mu * (var - average)
     eta := learning_rate / (1 + lambd * learning_rate * t)^alpha, learning_rate before the first update
     mu := 1 / max(1, t - t0), 1 before the first update
 
-    The average is the variable itself until update t0 + 2, and then the mean of its values. `everstep.averaged` puts it
-    into the variables for evaluation. Defaults are those of torch, which averages after a million updates. As in torch,
-    eta and mu are computed for the next update, so that a new learning_rate acts one update later.
+    The rates are those of Xu 2011, https://arxiv.org/abs/1107.2490. The average is the variable itself until update
+    t0 + 2, and then the mean of its values. `everstep.averaged` puts it into the variables for evaluation. The defaults
+    are those of torch, which averages after a million updates. As in torch, eta and mu are computed for the next
+    update, so that a new learning_rate acts one update later.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
