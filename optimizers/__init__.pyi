@@ -92,6 +92,8 @@ class Adafactor(Definition):
     relative_step: Option[bool]
     scale_parameter: Option[bool]
     factored: Option[bool]
+    epsilon_floor: Option[bool]
+    variable_dtype: Option[str]
     rows: Slot
     columns: Slot
     v: Slot
@@ -105,6 +107,8 @@ class Adafactor(Definition):
         relative_step: bool = True,
         scale_parameter: bool = True,
         factored: bool = True,
+        epsilon_floor: bool = False,
+        variable_dtype: str = "float32",
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
