@@ -48,7 +48,8 @@ def capture(optimizer, variables, session=None, weights=False, path=None, update
             torch. Default None: 0, or 1 if it has momentum.
 
     Returns:
-        A `State` of NumPy arrays; with a path, that in the file, whose arrays are read on demand.
+        A `State` of NumPy arrays; with a path, that in the file, whose arrays are read on demand. A hyper that differs
+        between parameter groups of torch is the definition's there, and a `StateWarning` says so.
 
     Raises:
         StateError: the optimizer has slots of other variables, or something that no state can hold; a value could not
