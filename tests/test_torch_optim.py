@@ -493,8 +493,31 @@ def test_groups_have_hypers_of_their_own():
         optimizer.param_groups[1]["lr"] = 0.2
         train(optimizer, params, 20, first=20)
     assert apart(own, theirs) < 1e-5
-    with pytest.raises(StateError, match="different values of lr"):
-        everstep.capture(actual, own)
+
+
+def test_state_moves_between_optimizers_with_groups():
+    """A state has one value of each hyper: those that differ stay as each optimizer has them."""
+    settings = dict(lr=0.1), dict(lr=0.02, weight_decay=0.0)
+    definition = AdamW(0.01, weight_decay=0.1, beta_1=0.8)
+    params, twin = parameters(), parameters()
+    optimizer = definition.bind(optim, params=by_groups(params, *settings))
+    train(optimizer, params, 5)
+    for group in optimizer.param_groups:
+        group["eps"] = 1e-5
+    with pytest.warns(StateWarning, match=r"different values of learning_rate \(0.1, 0.02\) and of weight_decay "):
+        state = everstep.capture(optimizer, params, weights=True)
+    learned = everstep.Definition.from_config(state.definition)
+    assert learned == definition.replace(epsilon=1e-5)
+    other = definition.bind(optim, params=by_groups(twin, *settings))
+    for group in other.param_groups:
+        group["eps"] = 1e-5
+    everstep.restore(other, state, twin, weights=True)
+    for each, trained in ((optimizer, params), (other, twin)):
+        train(each, trained, 5, first=5)
+    assert apart(twin, params) == 0
+    with pytest.raises(StateError, match="different values of learning_rate and weight_decay, and a state has one"):
+        everstep.restore(other, state, twin, hypers=True)
+    assert [group["lr"] for group in other.param_groups] == [0.1, 0.02]
 
 
 def test_a_group_that_comes_later_counts_by_itself():

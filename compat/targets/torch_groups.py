@@ -277,11 +277,11 @@ class Groups(object):
     def native_defaults(self):
         return vars(self.bound.native).get("defaults", {})
 
-    def why_different(self, groups):
-        """Returns why a State would not have all hypers; None if the groups have the same."""
-        for name in self.keys:
+    def differing(self):
+        """Returns {flat hyper: its values} of those that are not the same in all groups."""
+        found, groups = {}, self.bound.native.param_groups
+        for name in set(self.keys) - self._decides:
             values = [self._raw(group, name) for group in groups]
             if any(value is not values[0] and value != values[0] for value in values):
-                return "its parameter groups have different values of {} ({}), and a state holds one".format(
-                    self.keys[name][0], ", ".join(map(str, values)))
-        return None
+                found[name] = values
+        return found
