@@ -41,7 +41,11 @@ class Classes(Finder):
         places = [place for base in bases(node) for each in self.module.resolved(base, scope)
                   for place in self.places_behind(each)]
         if not places:
-            decide = [name for name, _ in _methods(node) if name in _DECIDE]
+            is_named = any(text_of(base).endswith("Optimizer") and None in self.module.resolved(base, scope)
+                           for base in bases(node))  # keras.optimizers.Optimizer of an argument keras
+            methods = [name for name, _ in _methods(node)]
+            decide = [name for name in methods if name in _DECIDE]
+            decide += [name for name in methods if name in _HOOKS and is_named]
             if decide and bases(node):
                 self.not_understood(node, "class {} has {} of an optimizer, but what it extends is not known".format(
                     text_of(node.child_by_field_name("name")), decide[0]))
