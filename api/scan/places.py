@@ -131,6 +131,12 @@ def place_of(dotted):
     return _in_module(module, last) if module in MODULES else None
 
 
+def schedule_base(dotted):
+    """Returns the spans of a full dotted name if it is the class that people's own schedules extend; () for others."""
+    module, _, last = canonical(dotted).rpartition(".")
+    return SCHEDULES.get(module, ()) if last == "LearningRateSchedule" else ()
+
+
 def canonical(dotted):
     """Returns the name with the public module that it is found in."""
     for short, full in _SAME:
