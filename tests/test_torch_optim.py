@@ -324,7 +324,7 @@ def test_capture_is_told_no_count_of_what_counts():
         with pytest.raises(StateError, match="counts its updates itself; leave out updates="):
             everstep.capture(optimizer, params, updates=3)
     for wrong in (-1, 2.0, True, "3", float("nan")):
-        with pytest.raises(StateError, match="updates is a whole number, at least 0; got"):
+        with pytest.raises(StateError, match="updates must be an integer, at least 0; got"):
             everstep.capture(optim.SGD(params, lr=0.1), params, updates=wrong)
 
 

@@ -28,8 +28,8 @@ def by_branch(claim, definition, claims_of):
         taken, owners, claims = OrderedDict(), [], claims_of(rule)
         entry, form = claims[0].entry, other_form(rule, claims[0].entry)
         if form is not None:
-            raise StateError("the velocity of the branch {} is {}times the rate in {}: give that branch "
-                             "rate_in_velocity={}".format(branch, "" if form else "not ", entry.native, form))
+            raise StateError("in {}, the velocity of the branch {} is {}multiplied by the rate: give that branch "
+                             "rate_in_velocity={}".format(entry.native, branch, "" if form else "not ", form))
         for each in claims:
             shapes = {name: tuple(handle.shape) for name, handle in each.variables.items()}
             mine = OrderedDict((name, handles) for name, handles in each.slots.items()
@@ -37,9 +37,9 @@ def by_branch(claim, definition, claims_of):
             owners += [each] if mine else []
             twice = sorted(set(taken).intersection(mine))
             if twice:
-                raise FileError("{}: {} have trained {}, of the branch {} of {}".format(
-                    claim.path, " and ".join(owner.describe() for owner in owners), first_few(twice), branch,
-                    definition._short()))
+                raise FileError("{}: several optimizers trained {}: {}. In {} it belongs to one branch, {}".format(
+                    claim.path, first_few(twice), " and ".join(owner.describe() for owner in owners),
+                    definition._short(), branch))
             taken.update(mine)
             variables.update(each.variables)
         if not taken:

@@ -110,8 +110,8 @@ def _shared(claim):
         for slot in sorted(set(_SHARED).intersection(stored)):
             ours, number = _SHARED[slot], np.asarray(stored[slot])
             if number.shape not in ((), (1,)) or not number > 0 or slot == "step" and number != np.floor(number):
-                raise FileError("{}: {} of the parameter {} is {}, which is no such number".format(
-                    claim.path, slot, name, first_few([str(number)])))
+                raise FileError("{}: {} of the parameter {} is {}, not one {} greater than zero".format(
+                    claim.path, slot, name, first_few([str(number)]), "integer" if slot == "step" else "number"))
             number = number.reshape(()).astype(np.int64 if slot == "step" else np.float64)
             before = values.setdefault(ours, handle_of(ours, number))
             if np.asarray(before) != number:

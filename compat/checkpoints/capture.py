@@ -59,7 +59,7 @@ def capture(optimizer, variables, session=None, weights=False, path=None, update
         UnsupportedError: `optimizer` is neither a bound nor a stock optimizer, or no definition computes what it does.
     """
     if updates is not None and (isinstance(updates, (bool, float)) or not hasattr(updates, "__index__") or updates < 0):
-        raise StateError("updates is a whole number, at least 0; got {!r}".format(updates))
+        raise StateError("updates must be an integer, at least 0; got {!r}".format(updates))
     transform = transform_of(optimizer)
     if transform is not None:
         _check_counts_not(optimizer, updates)

@@ -155,7 +155,8 @@ class Lowerings(object):
         except NoKernel as error:
             return None, str(error)
         if self._compiles_instead(view, traced):
-            return None, "not kernel: one compiled function does at once what comes before and after it"
+            return None, ("not kernel: compiling the whole update costs less than "
+                          "a kernel and what comes before and after it")
         return traced, None
 
     def _compiles_instead(self, view, traced):

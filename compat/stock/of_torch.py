@@ -173,8 +173,8 @@ def bound_as(optimizer, updates=None):
     twin = from_torch(optimizer).bind(sys.modules["torch.optim"], params=groups, **flags)
     if not counts and updates is None:
         warnings.warn(StateWarning(
-            "torch.optim.SGD keeps no count of its steps, and the state counts from {}; give capture(..., updates=), "
-            "how often it has stepped".format(1 if any(optimizer.state.values()) else 0)), stacklevel=3)
+            "torch.optim.SGD keeps no count of its steps, and the state counts from {}; give capture the "
+            "number of its steps as updates=".format(1 if any(optimizer.state.values()) else 0)), stacklevel=3)
     adapter = twin._bound.adapter
     adapter.load_state_dict(optimizer.state_dict(), updates or 1)
     if updates is not None:
