@@ -292,7 +292,7 @@ def each_name(rule, where, names):
 # `beta1` and `decay` are right on some APIs; there they are told their name here.
 each_name("Adam", ALL, "eps betas alpha rho momentum nesterov initial_accumulator_value amsgard learningrate b1 eta")
 each_name("Adam", "numpy " + KERAS, "beta1 beta2")
-each_name("SGD", ALL, "beta_1 epsilon amsgrad dampening")
+each_name("SGD", ALL, "beta_1 epsilon amsgrad damping")
 
 right("name is None", NAMED, lambda w: w.step(w.make("SGD", 0.5, **({"name": None} if w.ours else {}))))
 each(right, "name {}", NAMED, keyword("name"), [
