@@ -114,7 +114,11 @@ def custom_objects(module):
         `{name: class}`, with every spelling that loaders look up: `Adam`, `adam`, `everstep>Adam`.
 
     Raises:
-        TargetError: the module speaks no known API.
+        TargetError: the module has no optimizer API that everstep knows.
+
+    >>> import numpy, everstep
+    >>> everstep.custom_objects(numpy)["everstep>Adam"].__name__
+    'Adam'
     """
     objects = {}
     for each in _native_classes(module):
@@ -135,7 +139,7 @@ def register(module):
         module: the module you train with, as for `bind`.
 
     Raises:
-        TargetError: the module speaks no known API.
+        TargetError: the module has no optimizer API that everstep knows.
         UnsupportedError: the API has no files that name an optimizer (tf.train, numpy).
     """
     for each in _native_classes(module):

@@ -3,7 +3,7 @@
 Measures this checkout in each environment of `ENVIRONMENTS` that exists; --make creates the others first, with the
 matrix. Prints a table with the targets, and writes benchmarks/results.json and the pictures. Compares the ratios with
 those in benchmarks/record/baseline.json, and exits with 1 if one is more than a quarter worse. --new-baseline stores
-the ratios, and writes docs/speed.md, docs/speed_tables.md and their pictures.
+the ratios, and writes docs/speed.md, docs/records/speed_tables.md and their pictures.
 
 --only takes a measure of benchmarks/measures.py, or one with an API and a case: dense/tf_train/A.
 """

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/speed.md and docs/speed_tables.md."""
+"""Draws the pictures of docs/speed.md and docs/records/speed_tables.md."""
 import os
 
 TITLES = {"A": "1 variable of 10M", "B": "100 of 100k", "C": "300 of 1k"}
@@ -6,7 +6,7 @@ TRAINED = ("wrappers", "rules", "accumulate", "eager", "models")  # as people tr
 SPARSE = ("stock", "exact", "rows", "catch_up", "LazyAdam")
 
 
-def draw(results, folder):
+def draw(results, docs, records):
     """Draws each picture that the results have figures for."""
     try:
         import matplotlib
@@ -16,10 +16,10 @@ def draw(results, folder):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    for name, kinds, picture in (
-        ("trained.png", TRAINED, _trained),
-        ("ratios.png", ("dense",), _ratios),
-        ("rows.png", ("sparse",), _rows),
+    for folder, name, kinds, picture in (
+        (docs, "trained.png", TRAINED, _trained),
+        (records, "ratios.png", ("dense",), _ratios),
+        (records, "rows.png", ("sparse",), _rows),
     ):
         selected = [each for each in results if each["kind"] in kinds]
         if selected:

@@ -1,8 +1,9 @@
-"""Writes the figures in docs/speed.md and docs/speed_tables.md: python benchmarks/report.py
+"""Writes the figures of the pages on speed: python benchmarks/report.py
 
-They come from benchmarks/record/baseline.json; --check only tells if the pages are current. docs/speed.md has each
-target with all figures that miss it, or the worst that meets it, and what is slower than stock without a target.
-docs/speed_tables.md has all figures, a table for each of `MEASURES`.
+They come from benchmarks/record/baseline.json; --check only tells if the pages are current. docs/speed.md says for each
+API how much more or less than stock a step takes. docs/records/speed_targets.md has each target with all figures that
+miss it, or the worst that meets it, and what is slower than stock without a target. docs/records/speed_tables.md has
+all figures, a table for each of `MEASURES`.
 """
 import json
 import os
@@ -18,12 +19,29 @@ from benchmarks.measures import MEASURES, limits  # noqa: E402
 from benchmarks.pictures import draw  # noqa: E402
 
 DOCS = os.path.join(ROOT, "docs")
+RECORDS = os.path.join(DOCS, "records")
 BASELINE = os.path.join(HERE, "record", "baseline.json")
 ABOUT = ("Generated: do not edit; run python -m benchmarks --new-baseline. A line for each result: {}, {{optimizer: "
          "[CPU seconds of a step, ratio, more of the measure's `extra`]}}.")
 PLACE = ("cell", "kind", "target", "case", "beside")
 START, END = "<!-- figures: do not edit; python benchmarks/report.py -->\n", "<!-- end of figures -->\n"
 UNITS = {"ms": 1e3, "s": 1}
+# What docs/speed.md shows: {(cell, target): what people call it} and {head: (measure, case, optimizer)}.
+SHORT_APIS = {
+    ("py37-tf1.15-k2.3", "tf_train"): "`tf.train`, TF 1.15",
+    ("py37-tf1.15-k2.3", "get_updates"): "Keras 2.3, TF 1.15",
+    ("py39-tf2.10", "optimizer_v2"): "`tf.keras`, TF 2.10",
+    ("py311-tf2.15", "update_step"): "`tf.keras`, TF 2.15",
+    ("py313-tf2.21-tfk", "keras3"): "Keras 3 on TensorFlow",
+    ("py313-k3jax", "keras3, jax"): "Keras 3 on JAX",
+    ("py311-k3torch", "keras3, torch"): "Keras 3 on torch",
+}
+SHORT_CASES = {
+    "Adam": ("dense", "B", "everstep"),
+    "AdamW, clipped, with a schedule": ("wrappers", "BERT's stack", "everstep"),
+    "a rule that has no fused kernel": ("dense", "B", "DiffGrad"),
+    "a whole training step": ("models", "LSTM", "everstep"),
+}
 OTHERS = {"stock", "optax", "torch.optim", "torch.optim, fused", "LazyAdam"}  # not everstep's
 
 
@@ -33,7 +51,7 @@ def main():
         old = [page for page, text in pages(results).items() if text != _read(page)]
         return "old: {}; run python benchmarks/report.py".format(", ".join(old)) if old else 0
     write_pages(results)
-    draw(results, DOCS)
+    draw(results, DOCS, RECORDS)
 
 
 def baseline():
@@ -73,10 +91,29 @@ def write_pages(results):
 def pages(results):
     """Returns {page: its text with these figures}."""
     texts = {}
-    for page, lines in (("speed.md", overview(results)), ("speed_tables.md", tables(results))):
+    for page, lines in (("speed.md", in_short(results)),
+                        (os.path.join("records", "speed_targets.md"), overview(results)),
+                        (os.path.join("records", "speed_tables.md"), tables(results))):
         head, rest = _read(page).split(START)
         texts[page] = head + START + "\n".join(lines) + "\n" + END + rest.split(END)[1]
     return texts
+
+
+def in_short(results):
+    """Returns the lines of a table of what a step takes, beside stock's, in words."""
+    figures = {(each["cell"], each["target"], each["kind"], each["case"], label): ratio
+               for each in results for label, ratio in each["ratios"].items()}
+    rows = [[name] + [in_words(figures.get(place + case)) for case in SHORT_CASES.values()]
+            for place, name in SHORT_APIS.items()]
+    return _table(["you train with"] + list(SHORT_CASES), rows)
+
+
+def in_words(ratio):
+    """Returns how much more or less something costs than stock: nothing if it was not measured."""
+    if ratio is None:
+        return ""
+    percent = round(100 * ratio) - 100
+    return "the same" if abs(percent) <= 5 else "{} % {}".format(abs(percent), "more" if percent > 0 else "less")
 
 
 def overview(results):

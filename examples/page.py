@@ -1,8 +1,9 @@
 # not run: it runs the other scripts in their cells, and writes their pages; tests/test_examples.py checks them
 """Makes the page of a worked example: python examples/page.py NAME... [--record CELL] [--check]
 
-The page has the script's docstring, its code, and what it printed and drew when it ran. `--record CELL` runs the script
-first, in this Python, and keeps what comes out in examples/outputs/NAME.json. `--check` only compares.
+Without names it makes all pages, and the gallery in README.md. A page has the script's docstring, its code, and what
+it printed and drew when it ran. `--record CELL` runs the script first, in this Python, and keeps what comes out in
+examples/outputs/NAME.json. `--check` only compares.
 
 A script prints its figures. What it leaves in CURVES = {label: [numbers]} is drawn, with its AXES = (across, up). None
 is a gap. POINTS = {label: [(x, y)]} are drawn beside each other, in a second picture.
@@ -23,8 +24,31 @@ import time
 from collections import OrderedDict
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NAMES = ("estimator", "old_run", "from_addons", "recommender", "averages", "resume", "custom",
-         "fine_tuning", "gan", "layer_rates", "bert_to_torch", "bert_to_optax")
+# The cards of the gallery: (example, what it runs on, what it shows).
+CARDS = (
+    ("estimator", "TF 1.15", u"Change one line of an old model function, and it trains with AdamW in batches of 64."),
+    ("old_run", "TF 1.4, then Keras 3 on TensorFlow, JAX and torch",
+     u"Weights, moments and the count of updates come out of the old checkpoint. The run goes on as if it had never "
+     u"stopped."),
+    ("from_addons", "TF 2.10, then TF 2.16",
+     u"AdamW of TensorFlow Addons in its MovingAverage, and the lines that do the same on Keras 3."),
+    ("recommender", "TF 2.15",
+     u"A step takes half the time of Adam on the whole table, and gives the same weights."),
+    ("averages", "TF 2.11", u"The test loss is 0.38 with the weights as they train, and 0.33 with their averages."),
+    ("resume", "TF 2.4", u"A process dies while it trains. The next one ends with the same bits."),
+    ("custom", "TF 1.15 and TF 2.21",
+     u"One class trains on each API of two TensorFlows. All agree with NumPy to rounding."),
+    ("fine_tuning", "TF 1.15 with bert-tensorflow",
+     u"Batches of 16 fit into memory. Clipping, decay and the schedule are those of a batch of 64."),
+    ("bert_to_torch", "TF 1.15 with bert-tensorflow, then PyTorch with transformers",
+     u"The moments move too. A run that goes on with the weights alone is drawn beside it."),
+    ("bert_to_optax", "JAX with optax", u"The same run goes on in a model that is written with jax.numpy alone."),
+    ("gan", "TF 2.8", u"Generator and discriminator have an optimizer each, with slots and counts of their own."),
+    ("layer_rates", "Keras 3 on torch",
+     u"With a tenth of the rate for the pre-trained layer 86 % of the test images are right, with one rate 79 %."),
+)
+NAMES = tuple(card[0] for card in CARDS)
+GALLERY, END = u"<!-- gallery: do not edit; python examples/page.py -->\n", u"<!-- end of gallery -->\n"
 COLORS = ("#1f6fb4", "#d1495b", "#2e8b57", "#8a5fbf", "#b8860b")
 DASHES = ("", "7 5", "2 4", "9 3 2 3", "4 2")
 WIDTH, HEIGHT, LEFT, BOTTOM = 640, 300, 62, 36
@@ -86,9 +110,9 @@ def files_of(name):
     """Returns {file: text} of the page and picture of an example."""
     code = read(name + ".py")
     text = ast.get_docstring(ast.parse(code.encode("utf-8")))
-    title, _, text = text.partition("\n")
+    text = text.partition("\n")[2]
     body = code[code.index("from __future__"):].partition("\n")[2].strip()
-    lines = [u"# " + title.rstrip("."), u"", text.strip(), u""]
+    lines = [u"# " + title_of(name), u"", text.strip(), u""]
     curves, points, axes = OrderedDict(), OrderedDict(), None
     known = outputs(name)
     printed = []
@@ -109,6 +133,32 @@ def files_of(name):
     return dict(pictures, **{name + ".md": u"\n".join(lines)})
 
 
+def title_of(name):
+    """Returns the first line of a script's docstring, without its full stop."""
+    return ast.get_docstring(ast.parse(read(name + ".py").encode("utf-8"))).partition("\n")[0].rstrip(".")
+
+
+def gallery():
+    """Returns README.md with a card for each example: title, picture, what it shows, what it takes."""
+    lines = []
+    for place in range(0, len(CARDS), 2):
+        pair = CARDS[place:place + 2]
+        titles = [u"[{}]({}.md)".format(title_of(name), name) for name, _, _ in pair]
+        # One table, so that all columns are alike: the first titles are its head.
+        rows = [[u"**{}**".format(title) for title in titles]] if place else [titles, [u"---"] * len(pair)]
+        rows += [[u"[![Curves: {1}]({0}.svg)]({0}.md)".format(name, title_of(name)) for name, _, _ in pair],
+                 [u"{} *{}, {}*".format(shown, where, seconds(name)) for name, where, shown in pair]]
+        lines += [u"| {} |".format(u" | ".join(row)) for row in rows]
+    head, rest = read("README.md").split(GALLERY)
+    return {"README.md": head + GALLERY + u"\n".join(lines) + u"\n" + END + rest.split(END)[1]}
+
+
+def seconds(name):
+    """Returns how long a script took where it was recorded, such as "5 s" or "1 to 5 s"."""
+    found = sorted({max(1, output["seconds"]) for output in outputs(name).values()})
+    return u" to ".join(u"{}".format(each) for each in (found if len(found) < 3 else found[::len(found) - 1])) + u" s"
+
+
 def picture(curves, axes):
     """Returns an SVG of lines."""
     longest = max(len(values) for values in curves.values())
@@ -120,8 +170,9 @@ def picture(curves, axes):
         return (LEFT + (WIDTH - LEFT - 12) * step / float(max(1, longest - 1)),
                 8 + (HEIGHT - BOTTOM - 8) * (high - value) / ((high - low) or 1.0))
 
-    parts = [u'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" font-family="sans-serif" font-size="12">'
-             .format(WIDTH, HEIGHT + 18 * len(curves)), u'<rect width="100%" height="100%" fill="#fff"/>']
+    parts = [u'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}" '
+             u'font-family="sans-serif" font-size="12">'.format(WIDTH, HEIGHT + 18 * len(curves)),
+             u'<rect width="100%" height="100%" fill="#fff"/>']
     for share in (0, 0.25, 0.5, 0.75, 1):
         value = low + share * (high - low)
         y = place(0, value)[1]
@@ -160,6 +211,16 @@ def scatter(points):
     return u"\n".join(parts + [u"</svg>"]) + u"\n"
 
 
+def renewed(files, check):
+    """Writes files of examples/ from {file: text}; with `check` it writes nothing, and returns those that are old."""
+    if check:
+        return [file for file, text in files.items() if read(file) != text]
+    for file, text in files.items():
+        with io.open(os.path.join(HERE, file), "w", encoding="utf-8") as page:
+            page.write(text)
+    return []
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="all, if none is given")
@@ -170,13 +231,9 @@ def main():
     for name in options.names or NAMES:
         if options.record:
             record(name, options.record)
-        for file, text in files_of(name).items():
-            path = os.path.join(HERE, file)
-            if options.check and read(file) != text:
-                old.append(file)
-            elif not options.check:
-                with io.open(path, "w", encoding="utf-8") as page:
-                    page.write(text)
+        old += renewed(files_of(name), options.check)
+    if not options.names:
+        old += renewed(gallery(), options.check)
     return "run python examples/page.py: these are old: " + ", ".join(old) if old else 0
 
 

@@ -30,7 +30,7 @@ import cells
 
 ROOT = os.path.dirname(cells.HERE)
 # Other folders hold environments and data.
-FOLDERS = ("", "api", "docs", "examples", "matrix", os.path.join("matrix", "record"))
+FOLDERS = ("", "api", "docs", os.path.join("docs", "records"), "examples", "matrix", os.path.join("matrix", "record"))
 SCRIPTS = os.path.join("examples", "")
 CODE, NO_CODE = ("python", "pycon", "console", "sh"), ("text", "mermaid")
 COMMANDS = ("everstep ",)  # the commands that run; others change the machine

@@ -39,6 +39,34 @@ APIS = tuple(
     ]
 )
 
+# What the API of a target is, for people.
+TITLES = {
+    "tf_train": "the optimizers of TensorFlow 1",
+    "get_updates": "the first optimizers of Keras (get_updates)",
+    "optimizer_v2": "OptimizerV2, the optimizers of tf.keras before 2.11",
+    "update_step": "the new-style optimizers of tf.keras (update_step)",
+    "keras3": "the optimizers of Keras 3",
+    "torch_optim": "an optimizer of PyTorch, without Keras",
+    "optax_transform": "a gradient transformation for JAX, without Keras",
+    "arrays": "arrays, updated in place",
+}
+# (first TensorFlow, last one, the Pythons that have a wheel): https://www.tensorflow.org/install/source#linux, and what
+# `pip index versions tensorflow --only-binary=:all: --python-version 3.9` lists.
+PYTHONS = [
+    ("1.4", "1.12", "2.7 3.5 3.6"),
+    ("1.13", "2.1", "2.7 3.5 3.6 3.7"),
+    ("2.2", "2.3", "3.5 3.6 3.7 3.8"),
+    ("2.4", "2.4", "3.6 3.7 3.8"),
+    ("2.5", "2.6", "3.6 3.7 3.8 3.9"),
+    ("2.7", "2.7", "3.7 3.8 3.9"),
+    ("2.8", "2.11", "3.7 3.8 3.9 3.10"),
+    ("2.12", "2.13", "3.8 3.9 3.10 3.11"),
+    ("2.14", "2.15", "3.9 3.10 3.11"),
+    ("2.16", "2.19", "3.9 3.10 3.11 3.12"),
+    ("2.20", "2.20", "3.9 3.10 3.11 3.12 3.13"),
+    ("2.21", "2.21", "3.10 3.11 3.12 3.13"),
+]
+
 
 def number(version):
     """Returns a version as a tuple of ints: (2, 13, 0) for "2.13.0+cpu"."""

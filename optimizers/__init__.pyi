@@ -409,6 +409,25 @@ class APOLLO(Definition):
         dense_ok: bool = False,
     ) -> None: ...
 
+class ASGD(Definition):
+    learning_rate: Hyper
+    lambd: Hyper
+    alpha: Hyper
+    t0: Hyper
+    average: Slot
+    eta: Slot
+    mu: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        lambd: HyperValue = 0.0001,
+        alpha: HyperValue = 0.75,
+        t0: HyperValue = 1000000.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class CAME(Definition):
     learning_rate: Hyper
     beta_1: Hyper
@@ -951,6 +970,26 @@ class RMSprop(Definition):
         dense_ok: bool = False,
     ) -> None: ...
 
+class Rprop(Definition):
+    learning_rate: Hyper
+    eta_minus: Hyper
+    eta_plus: Hyper
+    step_size_min: Hyper
+    step_size_max: Hyper
+    previous_grad: Slot
+    step_size: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        eta_minus: HyperValue = 0.5,
+        eta_plus: HyperValue = 1.2,
+        step_size_min: HyperValue = 1e-06,
+        step_size_max: HyperValue = 50.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class ScheduleFreeAdamW(Definition):
     learning_rate: Hyper
     beta_1: Hyper
@@ -1164,6 +1203,7 @@ class Yogi(Definition):
 __all__ = [
     "ADOPT",
     "APOLLO",
+    "ASGD",
     "Accumulate",
     "AdEMAMix",
     "AdaBelief",
@@ -1217,6 +1257,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "RateDecay",
+    "Rprop",
     "SGD",
     "SGDW",
     "SOAP",

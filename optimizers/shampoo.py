@@ -30,10 +30,10 @@ class Shampoo(Definition):
     Partitioned variables are refused.
 
     Advice:
-        docs/speed.md has the cost of a step for each period; the paper computes roots every 20 to 100 updates. Roots of
-        the first gradient are about epsilon^(-1/4) in all directions that it does not have, and serve for `period`
-        updates: raise epsilon, or warm up the rate. A variable whose first gradient comes later starts at the next
-        computation. Tune the rate: steps are of another size than Adam's.
+        docs/strategies.md has the cost of a step for each period; the paper computes roots every 20 to 100 updates.
+        Roots of the first gradient are about epsilon^(-1/4) in all directions that it does not have, and serve for
+        `period` updates: raise epsilon, or warm up the rate. A variable whose first gradient comes later starts at the
+        next computation. Tune the rate: steps are of another size than Adam's.
 
     Args:
         learning_rate: A float, tensor, callable or schedule. Default 0.001.

@@ -438,6 +438,51 @@ def checkout(run):
     yield
 
 
+@setup
+def old_program(run):
+    with io.open("train.py", "w", encoding="utf-8") as file:
+        file.write(u"import tensorflow as tf\n\noptimizer = tf.train.AdamOptimizer(0.1)\n"
+                   u"train_op = optimizer.minimize(loss)\nsaver = tf.train.Saver()\n")
+    yield
+
+
+@setup
+def run_of_tensorflow_1(run):
+    """What `everstep convert` makes of tests/files/tf1.15/adam.ckpt. A step more must be that of stock's Adam."""
+    with io.open(os.path.join(ROOT, "tests", "files", "tf1.15", "adam.ckpt.json"), encoding="utf-8") as file:
+        truth = json.load(file)
+    slots = {name: {slot: np.array(value, "float32") for slot, value in values.items()}
+             for name, values in truth["slots"].items()}
+    variables = {name: np.array(value, "float32") for name, value in truth["variables"].items()}
+    everstep.State(definition=Adam(0.1, epsilon=1e-8).get_config(), updates=truth["updates"], slots=slots,
+                   variables=variables).save("run.npz")
+    yield
+    rows = truth["gradients"]["embeddings"]
+    dense = {"embeddings": np.zeros((5, 3), "float32"), "kernel": np.array(truth["gradients"]["kernel"], "float32")}
+    dense["embeddings"][rows["indices"]] = rows["values"]
+    for name, value in one_step_more(run.names, dense).items():
+        assert np.abs(value - truth["next"][name]).max() < 1e-6
+
+
+def one_step_more(names, gradients):
+    """Returns {name: weights} after a step of the optimizer of a page: torch's, optax's or a Keras model's."""
+    if "parameters" in names:
+        for name, parameter in names["parameters"].items():
+            value = gradients["embeddings"] if name == "0.weight" else gradients["kernel"].T
+            parameter.grad = names["torch"].tensor(value.copy())
+        names["optimizer"].step()
+        values = [parameter.detach().numpy() for parameter in names["parameters"].values()]
+        return {"embeddings": values[0], "kernel": values[1].T}
+    if "params" in names:
+        updates, _ = names["transform"].update(gradients, names["opt_state"], names["params"])
+        params = names["optax"].apply_updates(names["params"], updates)
+        return {name: np.asarray(value) for name, value in params.items()}
+    variables = names["variables"]
+    convert = names["keras"].ops.convert_to_tensor
+    names["model"].optimizer.apply([convert(gradients[name]) for name in variables], list(variables.values()))
+    return {name: names["keras"].ops.convert_to_numpy(variable.value) for name, variable in variables.items()}
+
+
 def save_state():
     weights = np.ones(3)
     optimizer = Adam(0.1).bind(np)

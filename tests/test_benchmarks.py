@@ -111,7 +111,19 @@ def test_the_overview_has_every_target_and_every_row_that_loses():
     place = "wrappers", TF_2, "optimizer_v2"
     winning = [result(*place, case=case, label="everstep", ratio=ratio) for case, ratio in (("a", 0.5), ("b", 0.6))]
     [row] = [row for row in rows(report.overview(winning)) if row[3] == TF_2]
-    assert row[1:] == ["b", "everstep", TF_2, "optimizer_v2", "1.05", "2 of 2", "0.60"]  # the one that is nearest
+    assert row[1:] == ["b", "everstep", TF_2, "optimizer_v2", "1.05", "2 of 2", "0.60"]  # the target that is nearest
+
+
+def test_what_users_read_in_short():
+    report = importlib.import_module("benchmarks.report")
+    assert [report.in_words(ratio) for ratio in (0.35, 0.954, 1.046, 1.93, None)] == [
+        "65 % less", "the same", "the same", "93 % more", ""]
+    found = rows(report.in_short([result("dense", TF_1, "tf_train", "B", "DiffGrad", 1.5)]))
+    assert found[2] == ["`tf.train`, TF 1.15", "", "", "50 % more", ""]
+    stored = {(each["cell"], each["target"], each["kind"], each["case"]) for each in report.baseline()}
+    assert {place for place, *_ in report.SHORT_CASES.values()} <= {kind for _, _, kind, _ in stored}
+    for place in report.SHORT_APIS:
+        assert place in {known[:2] for known in stored}
 
 
 def test_targets_stand_beside_figures():
@@ -221,7 +233,7 @@ def test_both_sides_train_alike(kind, small):
         alone = kind == "first_step" or case.name == str(importlib.import_module("sparse").LARGE)
         assert alone or next(iter(runs)) == measures.MEASURES[kind].base, name
         for run in runs.values():
-            run.run(3 if run.warm else 1)  # after the step that it has taken
+            run.run(3 if run.warm else 1)  # more steps, after the one that it has taken
         weights = {label: run.weights() for label, run in runs.items()}
         assert all(np.isfinite(value).all() for values in weights.values() for value in values), name
         compared = alike(kind, api, case)

@@ -392,7 +392,7 @@ class Counted(np.ndarray):
 
 
 def test_cost_is_flat_in_table_rows():
-    """The elements read and written per step do not grow with the table. docs/speed.md has the times."""
+    """The elements read and written per step do not grow with the table. docs/sparse.md has the times."""
     moved = []
     for rows in (100, 10000):
         table = np.ones((rows, 3), "float32").view(Counted)

@@ -84,7 +84,8 @@ def test_doctor_reports_a_broken_framework(tmp_path):
     code, output, _ = run("doctor", environment={"PYTHONPATH": path})
     assert code == 1
     assert dict(table(output, "INSTALLED"))["tensorflow"] == "RuntimeError: libcuda is older than time"
-    assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]  # it went on after the error
+    # the command went on after the error
+    assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]
 
 
 def test_doctor_reports_a_keras_without_its_backend():
@@ -311,7 +312,7 @@ def test_widths_that_fit():
     assert terminal.fitting([5, 100], 107) == [5, 100]
     assert terminal.fitting([5, 100], 106) == [5, 99]
     assert terminal.fitting([10, 20, 100], 64) == [10, 20, 30]
-    assert terminal.fitting([10, 20, 20], 10) == [10, 12, 12]  # no narrower
+    assert terminal.fitting([10, 20, 20], 10) == [10, 12, 12]  # columns do not become narrower than that
 
 
 @pytest.mark.shared

@@ -11,6 +11,7 @@ import pytest
 from blocks import ROOT, pages, read
 
 INDEX = os.path.join("docs", "README.md")
+SHELVES = ("docs", os.path.join("docs", "records"))  # for users; for the record
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.S | re.M)
 
 
@@ -47,10 +48,20 @@ def broken(root, page):
 
 
 def not_in_index(root):
-    """Returns the pages of docs/ that the index does not link to."""
-    linked = {link.partition("#")[0] for link in links(read(os.path.join(root, INDEX)))}
-    names = [os.path.basename(page) for page in pages(root) if os.path.dirname(page) == "docs" and page != INDEX]
-    return [name for name in names if name not in linked]
+    """Returns the pages of both shelves that the shelf's index does not link to."""
+    lost = []
+    for page in pages(root):
+        shelf, name = os.path.split(page)
+        if shelf in SHELVES and name != "README.md":
+            linked = {link.partition("#")[0] for link in links(read(os.path.join(root, shelf, "README.md")))}
+            lost += [] if name in linked else [name]
+    return lost
+
+
+def straight_to_records(root):
+    """Returns the links of the index that lead to the record, other than to its own index."""
+    return [link for link in links(read(os.path.join(root, INDEX)))
+            if re.search(r"records?/", link) and link != "records/README.md"]
 
 
 @pytest.mark.parametrize("page", pages(ROOT))
@@ -58,8 +69,13 @@ def test_links_and_anchors_resolve(page):
     assert broken(ROOT, page) == []
 
 
-def test_every_page_is_in_the_index():
+def test_every_page_is_in_the_index_of_its_shelf():
     assert not_in_index(ROOT) == []
+
+
+def test_the_index_for_users_links_to_the_record_once():
+    assert links(read(os.path.join(ROOT, INDEX))).count("records/README.md") == 1
+    assert straight_to_records(ROOT) == []
 
 
 def test_the_pages_are_found():
@@ -74,13 +90,19 @@ def test_mistakes_are_seen(tmp_path):
         u"```\n# not-a-heading\n[i](lost)\n```\n[j](#not-a-heading) ![k](lost.png) [l](docs)\n"
     )
     (tmp_path / "docs" / "page.md").write_text(u"# Part `a_b`\n[up](../README.md#one) [lost](README.mdx)\n")
-    (tmp_path / "docs" / "README.md").write_text(u"# Index\n[page](page.md#part-a_b)\n")
+    (tmp_path / "docs" / "README.md").write_text(u"# Index\n[page](page.md#part-a_b) [f](records/figures.md)\n")
     (tmp_path / "docs" / "forgotten.md").write_text(u"no link leads here\n")
+    (tmp_path / "docs" / "records").mkdir()
+    (tmp_path / "docs" / "records" / "README.md").write_text(u"# Record\n")
+    (tmp_path / "docs" / "records" / "figures.md").write_text(u"# Figures\n")
     root = str(tmp_path)
-    assert pages(root) == ["README.md"] + [os.path.join("docs", n) for n in ("README.md", "forgotten.md", "page.md")]
+    shelf = [os.path.join("docs", name) for name in ("README.md", "forgotten.md", "page.md")]
+    shelf += [os.path.join("docs", "records", name) for name in ("README.md", "figures.md")]
+    assert pages(root) == ["README.md"] + shelf
     assert broken(root, "README.md") == ["docs/lost.md", "#three", "docs/page.md#lost", "#not-a-heading", "lost.png"]
     assert broken(root, os.path.join("docs", "page.md")) == ["README.mdx"]
-    assert not_in_index(root) == ["forgotten.md"]
+    assert not_in_index(root) == ["forgotten.md", "figures.md"]
+    assert straight_to_records(root) == ["records/figures.md"]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 8), reason="a tool in modern Python")

@@ -103,6 +103,7 @@ def test_pages_of_worked_examples_are_current(name):
     """`python examples/page.py` writes them; what the scripts printed is kept from the cells that run them."""
     for file, text in page.files_of(name).items():
         assert page.read(file) == text, "run python examples/page.py"
+    assert page.gallery()["README.md"] == page.read("README.md"), "run python examples/page.py"
     claims = [claim for block in blocks.blocks() if block.page == os.path.join("examples", name + ".py")
               for claim in block.claims]
     assert claims and set(claims[0].cells) <= set(page.outputs(name)), "run it with --record CELL"

@@ -35,7 +35,8 @@ class OptimizerV2Keras(keras_suite.Keras2):
         if self.eager:  # TF 1.14 cannot save one in graph mode, TF 1.15 cannot train a loaded one
             formats["saved model"] = "", "save", {"save_format": "tf"}
         is_zip = hasattr(getattr(self.keras, "saving", None), "deserialize_keras_object")  # from 2.12 on
-        if is_zip and not tf.__version__.startswith(("2.13.", "2.14.")):  # they load none, stock neither
+        # they load no such optimizer; stock cannot either
+        if is_zip and not tf.__version__.startswith(("2.13.", "2.14.")):
             formats["keras"] = ".keras", "save", {"save_format": "keras"}
         return formats
 

@@ -89,7 +89,7 @@ for key in sorted(CLASSES):
 
 @pytest.mark.skipif(not CLASSES, reason="no framework is installed here")
 def test_every_class_is_in_the_table_or_refused_with_a_reason():
-    reason = "is not one of those that definitions follow: "
+    reason = "everstep has no definition for "
     assert [key for key in REFUSED if reason not in REFUSED[key]] == []
 
 

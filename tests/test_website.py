@@ -1,14 +1,20 @@
 """What the site says is so: which API a module speaks, formulas, docstrings. The cell py313-site builds the site."""
 from __future__ import absolute_import, division, print_function
 
+import doctest
+import inspect
 import os
 import re
 import sys
 
 import pytest
 
+import everstep
 import spoken_apis
+from blocks import read
 from everstep import optimizers
+from everstep.compat.targets import detect
+from everstep.errors import TargetError, UnsupportedError
 from harness import doctor
 
 WEBSITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "website")
@@ -59,8 +65,36 @@ def test_docstrings(website):
         "Does it.\n\n| a   | b   |\n|-----|-----|\n| one | two |\n|   on | more |\n\nArgs:\n    x: First. See\n"
         "        <this>.\n    y: Second.\n\nReturns:\n    A [list].\n\n>>> 1\n1\n", 3)
     assert "| a | b |\n| --- | --- |\n| one on | two more |" in text
-    assert "### Arguments\n\n- **x**: First. See\n  &lt;this&gt;.\n- **y**: Second." in text
+    assert "### Arguments\n\n- **`x`**: First. See\n  &lt;this&gt;.\n- **`y`**: Second." in text
     assert "### Returns\n\nA \\[list]." in text and "```pycon\n>>> 1\n1\n```" in text
+    assert markdown("One of\n\nnorm: A bound.\nvalue: Of each\n    element.", None) == (
+        "One of\n\n- **`norm`**: A bound.\n- **`value`**: Of each\n  element.\n")
+    assert markdown("With b_1, v := max(v, b_1), and sparse=\"rows\", as `c`: http://a.org/b_1.", None) == (
+        "With `b_1`, `v := max(v, b_1)`, and `sparse=\"rows\"`, as `c`: <http://a.org/b_1>.\n")
+
+
+@modern
+@pytest.mark.shared
+def test_the_api_reference_is_current(website):
+    import api_reference
+
+    assert api_reference.page() == read(api_reference.PAGE), "run python website/api_reference.py"
+    named = [name for _, names in api_reference.GROUPS for name in names.split()]
+    modules = [name for name in everstep.__all__ if inspect.ismodule(getattr(everstep, name))]
+    assert sorted(named) == sorted(set(everstep.__all__) - set(modules)) and modules == ["errors", "optimizers"]
+
+
+@modern
+@pytest.mark.shared
+def test_every_public_name_has_an_example(website):
+    import api_reference
+
+    # What needs a framework has lines of code, which pages of docs/ have and run.
+    assert [name for _, names in api_reference.GROUPS for name in names.split()
+            if not re.search(r">>> |^ {4,}.*\beverstep\.\w+\(", api_reference.docstring(name), re.M)] == []
+    for name, text in api_reference.EXAMPLES.items():
+        test = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+        assert not doctest.DocTestRunner().run(test).failed
 
 
 @modern
@@ -93,9 +127,65 @@ def test_check_sees_faults(website, tmp_path):
     assert check_site.faults(str(tmp_path / "none")) != []
 
 
+DEFINITION = (
+    u'<h2>Use</h2><pre>A(\n    x,\n    *, y=2,\n    **z,\n)</pre><pre>compile(A(1).bind(keras))</pre><h2>Arguments</h2>'
+    u'<ul class="arguments simple"><li><p><strong><code>x</code></strong>: One.</p></li><li><strong><code>y</code>'
+    u'</strong>: Two, <code>z</code>.</li><li><strong><code>**z</code></strong>: Rest.</li></ul><h2>Rule</h2>'
+    u'<h2>Stock optimizers</h2><h2>What it stores</h2><h2>Sparse gradients and speed</h2><h2>Accuracy</h2>'
+    u'<h2>Example</h2>')
+
+
+@modern
+@pytest.mark.shared
+@pytest.mark.parametrize("old, new, fault", [
+    ("", "", None), ("<h2>Rule</h2>", "", "has the chapters Use, Arguments, Stock"),
+    (".bind(keras)", "", "has no line for Keras"),
+    ("<li><strong><code>y", "<strong><code>y", "takes x, y, **z and lists x+y, **z"),
+    ("One.", "One. x: First. y: Second.", "runs arguments together: x, y"),
+    ("One.", "One `y`.", "shows '`': "), ("Rest.", "**Rest**.", "shows '**': ")])
+def test_check_sees_faults_of_definitions(website, tmp_path, old, new, fault):
+    import check_site
+
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "a.html").write_text(DEFINITION.replace(old, new))
+    found = check_site.faults(str(tmp_path))
+    assert len(found) == (fault is not None) and all(fault in each for each in found)
+
+
+@pytest.mark.shared
+def test_the_calls_on_definition_pages_bind_to_every_module(website):
+    import usage
+
+    modules = [(name, module) for name, module in detect.known_modules() if module is not None and speaks(module)]
+    for name in optimizers.__all__:
+        definition = usage.instance(getattr(optimizers, name))
+        others = "\n".join(usage.lines(getattr(optimizers, name))[1])
+        for module_name, module in modules:
+            keywords = {"params": [torch_parameter()]} if module_name == "torch.optim" else {}
+            if module_name == "optax" and ".bind(optax)" not in others:
+                with pytest.raises(UnsupportedError, match="gradients of each batch"):
+                    definition.bind(module)
+            else:
+                assert definition.bind(module, **keywords) is not None
+
+
+def torch_parameter():
+    import torch
+
+    return torch.nn.Parameter(torch.zeros(2))
+
+
+def speaks(module):
+    try:
+        return detect.find(module)
+    except TargetError:
+        return None
+
+
 def test_every_page_of_docs_is_in_the_sidebar():
     with open(os.path.join(WEBSITE, "index.md")) as file:
-        listed = set(re.findall(r"^docs/\w+$", file.read(), re.M))
-    folder = os.path.join(os.path.dirname(WEBSITE), "docs")
-    pages = {"docs/" + name[:-3] for name in os.listdir(folder) if name.endswith(".md")}
+        listed = set(re.findall(r"^docs/[\w/]+$", file.read(), re.M))
+    root = os.path.dirname(WEBSITE)
+    pages = {folder + "/" + name[:-3] for folder in ("docs", "docs/records")
+             for name in os.listdir(os.path.join(root, folder)) if name.endswith(".md")}
     assert pages == listed

@@ -68,9 +68,9 @@ def test_each_variable_is_trained_as_if_alone(way):
 def test_each_rate_is_set_by_itself(way):
     run = trained(way, split(way), 1)
     optimizer, before = run.optimizer, run.weights()
-    with pytest.raises(HyperValueError, match="no one learning rate; it has biases_learning_rate, .*default_learning_"):
+    with pytest.raises(HyperValueError, match="several learning rates: biases_learning_rate, .*default_learning_"):
         optimizer.learning_rate = 0.1
-    with pytest.raises(HyperValueError, match="no one learning rate"):
+    with pytest.raises(HyperValueError, match="several learning rates"):
         optimizer.lr = 0.1
     if way.target in ("update_step", "optimizer_v2", "get_updates"):
         assert not hasattr(optimizer, "lr")  # Keras callbacks check this first

@@ -15,8 +15,11 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import api_reference  # noqa: E402
 import check_site  # noqa: E402
 import pages  # noqa: E402
+
+import everstep  # noqa: E402
 
 ACCESSIBLE = (
     ("<pre>", '<pre tabindex="0">'),
@@ -80,10 +83,31 @@ def finish(folder):
                 text = text.replace(old, new)
             for old, new in SMALLER:
                 text = re.sub(old, new, text)
+            text = linked(text, os.path.relpath(path, folder))
             parts = re.split(r"(<pre.*?</pre>)", text, flags=re.S)
             parts[::2] = [re.sub(r"\n\s+(?=<)", "\n", part) for part in parts[::2]]
             with open(path, "w", encoding="utf-8") as file:
                 file.write("".join(parts))
+
+
+def linked(text, page):
+    """Returns a page on which the names of everstep in its text lead to the API reference, or to their own page."""
+    up = "../" * page.count(os.sep)
+
+    def link(match):
+        if match.group("name") is None:
+            return match.group()
+        name = match.group("name").partition(".optimizers.")[2]
+        if name and name in everstep.optimizers.__all__:
+            address = "{}definitions/{}.html".format(up, name.lower())
+        elif match.group("name").partition(".")[2] in api_reference.names() and os.path.basename(page) != "api.html":
+            address = "{}docs/api.html#{}".format(up, api_reference.anchor(match.group("name")))
+        else:
+            return match.group()
+        return '<a href="{}">{}</a>'.format(address, match.group())
+
+    code = r'<code class="literal notranslate">(?P<name>everstep\.[\w.]+)(?:\(\))?</code>'
+    return re.sub(r"<(a|h\d|title|pre|script)\b.*?</\1>|" + code, link, text, flags=re.S)
 
 
 if __name__ == "__main__":

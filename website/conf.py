@@ -6,7 +6,8 @@ author = copyright = "The everstep authors"
 version = release = everstep.__version__
 extensions = ["myst_parser"]
 myst_heading_anchors = 6
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_block", "colon_fence"]
+smartquotes = False  # code in sentences is copied as it stands
 html_theme = "furo"
 html_title = "everstep"
 html_static_path = ["_static"]

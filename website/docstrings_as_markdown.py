@@ -8,20 +8,33 @@ from formulas import formula
 
 SECTION = re.compile(r"(Args|Returns|Raises|Yields|Attributes|Advice|Note|Example|Examples):$")
 URL = re.compile(r"(?<![<\"`])(https?://[^\s)>,;\"]*[^\s)>,;\".:])")
+# What a reader would type: `v_hat := max(v_hat, v)`, `sparse="rows"`, `beta_1`, `tf.train`.
+OPERAND = r"(?:\w+(?:\.\d+)?(?:\([^()]*\))?|\([^()]*\))"
+TYPED = re.compile(
+    r"(\b\w+ := -?" + OPERAND + r"(?: ?[-+*/^] ?" + OPERAND + r')*|\b[a-z_]\w*=(?:"[^"]*"|[\w.+-]*\w(?:\*\*\d+)?)'
+    r"|\b(?:tf|torch|keras|everstep|numpy)\.\w+(?:\.\w+)*(?:\(\))?|\b[A-Za-z]\w*_\w*(?:\.\w+)*(?:\(\))?"
+    r'|\b\w+\*\*\d+|(?<!\w)"(?:exact|rows|catch_up|variable_rows)")')
+ITEM = re.compile(r"([\w*., `]+): ")
 
 
 def markdown(text, level):
     """Returns Markdown of a docstring.
 
     Args:
-        level: the level of headings of sections, such as Args.
+        level: the level of headings of sections, such as Args; None to print them bold.
     """
     blocks, lines = [], inspect.cleandoc(text).splitlines()
     for section, body in _sections(lines):
         if section:
-            blocks.append("{} {}".format("#" * level, {"Args": "Arguments"}.get(section, section)))
-        blocks += _items(body) if section in ("Args", "Raises", "Attributes") else _blocks(body)
+            title = {"Args": "Arguments"}.get(section, section)
+            blocks.append("{} {}".format("#" * level, title) if level else "**{}**".format(title))
+        blocks += _list(items(body)) if section in ("Args", "Raises", "Attributes") else _blocks(body)
     return "\n\n".join(blocks) + "\n"
+
+
+def sections(text):
+    """Returns [(name or None, lines)] of a docstring: None for text that stands in no section."""
+    return list(_sections(inspect.cleandoc(text).splitlines()))
 
 
 def _sections(lines):
@@ -37,23 +50,30 @@ def _sections(lines):
     yield name, inspect.cleandoc("\n".join(body)).splitlines() if name else body
 
 
-def _items(lines):
-    """Returns a list of the items `name: text`. What stands in no item is text."""
-    items = []
+def items(lines):
+    """Returns [(name or None, text)] of lines `name: text`. What stands in no item has no name."""
+    found = []
     for line in inspect.cleandoc("\n".join(lines)).splitlines():
-        if line and not line.startswith(" ") and re.match(r"[\w*., `]+: ", line):
+        if line and not line.startswith(" ") and ITEM.match(line):
             name, _, text = line.partition(": ")
-            items.append([name, [text]])
-        elif items and (line.startswith(" ") or not line):
-            items[-1][1].append(line)
+            found.append([name.replace("`", ""), [text]])
+        elif found and (line.startswith(" ") or not line):
+            found[-1][1].append(line)
         elif line:
-            items.append([None, [line]])
-    texts = []
-    for name, text in items:
-        body = [block.replace("\n", "\n  ") for block in _blocks(inspect.cleandoc("\n".join(text)).splitlines())]
-        texts.append(("- **{}**: ".format(_text(name.replace("`", "")).replace("*", r"\*")) if name else "- ")
-                     + "\n\n  ".join(body))
-    return ["\n".join(texts)] if texts else []
+            found.append([None, [line]])
+    return [(name, inspect.cleandoc("\n".join(text))) for name, text in found]
+
+
+def indented(text):
+    """Returns Markdown of the text of an item in a list."""
+    return "\n\n  ".join(block.replace("\n", "\n  ") for block in _blocks(text.splitlines()))
+
+
+def _list(found):
+    """Returns a Markdown list of items."""
+    rows = ["- {}{}".format("**`{}`**: ".format("`**, **`".join(name.split(", "))) if name else "", indented(text))
+            for name, text in found]
+    return ["\n".join(rows)] if rows else []
 
 
 def _blocks(lines):
@@ -72,9 +92,17 @@ def _blocks(lines):
             blocks.append("```{}\n{}\n```".format("python" if _is_python(code) else "text", code))
         elif re.match(r" *[-*] ", rows[0]):
             blocks.append("\n".join(map(_text, rows)))
+        elif _are_items(rows):
+            blocks += _list(items(rows))
         else:
             blocks += _prose(rows)
     return blocks
+
+
+def _are_items(rows):
+    """Returns whether rows are two or more items `name: text` with a name of code, and the rest of their texts."""
+    starts = [row for row in rows if re.match(r"[a-z_][\w, ]*: \S", row)]
+    return rows[0] in starts and len(starts) > 1 and all(row in starts or row.startswith("    ") for row in rows)
 
 
 def _is_python(code):
@@ -121,9 +149,13 @@ def _table(rows):
 
 
 def _text(text):
-    """Returns text with what Markdown would read as HTML escaped, and with links, but for code."""
+    """Returns text with what Markdown would read as HTML escaped, with links, and with names of code as code."""
     pieces = re.split(r"(`[^`]*`)", text)
-    for place in range(0, len(pieces), 2):
-        piece = html.escape(pieces[place], quote=False).replace("[", r"\[")
-        pieces[place] = URL.sub(r"<\1>", piece.replace("&amp;", "&"))
+    for index in range(0, len(pieces), 2):
+        parts = URL.split(pieces[index])
+        parts[::2] = [TYPED.sub(r"`\1`", part) for part in parts[::2]]
+        parts[1::2] = ["<{}>".format(part) for part in parts[1::2]]
+        pieces[index] = "".join(parts)
+    pieces = re.split(r"(`[^`]*`|<https?:[^>]*>)", "".join(pieces))
+    pieces[::2] = [html.escape(piece, quote=False).replace("&amp;", "&").replace("[", r"\[") for piece in pieces[::2]]
     return "".join(pieces)

@@ -18,8 +18,13 @@ def formula(line):
     for piece in re.split(r";\s+", line.strip()):
         math, rest = _longest(piece)
         has_math = has_math or math is not None
-        parts.append((math or "") + html.escape(rest))
+        parts.append((math or "") + _words(rest))
     return '<span class="gap"></span>'.join(parts) if has_math else None
+
+
+def _words(text):
+    """Returns text between formulas as HTML, with `code` as such."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))
 
 
 def _longest(piece):
@@ -30,7 +35,7 @@ def _longest(piece):
     before, left, sign, right = match.groups()
     for end in [len(right)] + [place.start() for place in re.finditer(r"[,.]? (?=[a-z])|,|\.", right)][::-1]:
         try:
-            return html.escape(before or "") + _math(left, sign, right[:end]), right[end:]
+            return _words(before or "") + _math(left, sign, right[:end]), right[end:]
         except SyntaxError:
             continue
     return None, piece

@@ -1,6 +1,5 @@
 """Writes the sources of the site into a folder: docs/ and other pages as they are, and pages that are generated."""
 import html
-import inspect
 import json
 import os
 import re
@@ -11,21 +10,18 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "matrix"))
 
 import curves  # noqa: E402
-import docstrings_as_markdown  # noqa: E402
+import definition_pages  # noqa: E402
 
 import cells  # noqa: E402
-import everstep  # noqa: E402
 import parity_map  # noqa: E402
 import proof  # noqa: E402
 import spoken_apis  # noqa: E402
 from everstep import optimizers  # noqa: E402
 from everstep import show as describe  # noqa: E402
-from everstep.compat.engine.fused import KERNELS  # noqa: E402
-from everstep.compat.targets import detect, doctor  # noqa: E402
-from everstep.optimizers.contract.kernel_names import kernel_of  # noqa: E402
+from everstep.compat.targets import detect  # noqa: E402
 
-AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "matrix", os.path.join("matrix", "record"),
-               "examples", "api", os.path.join("website", "README.md"))
+AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", os.path.join("docs", "records"), "matrix",
+               os.path.join("matrix", "record"), "examples", "api", os.path.join("website", "README.md"))
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.S | re.M)
 LINK = re.compile(r"\]\((?!\w+:|#)([^()\s#]+)(#[^()\s]*)?\)")
 FAMILY_ORDER = ("gradient descent", "Adagrad", "Adam", "second order", "signs")
@@ -39,7 +35,7 @@ def write(folder, pictures):
     """
     copy_pages(folder)
     for name, text in [("index.md", read(os.path.join(ROOT, "website", "index.md"))), ("map.md", map_page()),
-                       ("api.md", api_page()), ("tests.md", tests_page())]:
+                       ("tests.md", tests_page())]:
         put(folder, name, text)
     put(folder, "which.md", read(os.path.join(ROOT, "website", "which.md")))
     write_definitions(os.path.join(folder, "definitions"), pictures)
@@ -91,19 +87,6 @@ def page_text(name):
     return re.sub(r"\[([^\]]*)\]\(#\)", r"\1", LINK.sub(link, text))
 
 
-def module_name(definition):
-    return definition.__module__.rpartition(".")[2]
-
-
-def kernels_of(cls):
-    """Returns the names of TensorFlow's fused operations that run a definition, with some options or others."""
-    if cls.kernel is None:
-        return []
-    variants = [definition for definition in doctor._variants(cls) if kernel_of(definition)]
-    kernels = [KERNELS[cls.kernel.name](definition, definition._values.get) for definition in variants]
-    return sorted({kernel.operation for kernel in kernels if kernel})
-
-
 def write_definitions(folder, pictures):
     """Writes a page for each definition, and the gallery."""
     definitions = [getattr(optimizers, name) for name in optimizers.__all__]
@@ -113,7 +96,8 @@ def write_definitions(folder, pictures):
         families.setdefault(definition.family, []).append(definition)
         if definition.family != "wrappers" and definition.__name__ not in pictures:
             pictures[definition.__name__] = curves.picture(definition.__name__)
-        put(folder, definition.__name__.lower() + ".md", definition_page(definition, pictures, measured))
+        put(folder, definition.__name__.lower() + ".md", definition_pages.page(
+            definition, pictures.get(definition.__name__), measured))
     order = sorted(families, key=lambda name: (name == "wrappers", FAMILY_ORDER.index(name) if name in FAMILY_ORDER
                                                else len(FAMILY_ORDER), name))
     lines = ["# Definitions", "", "All optimizers and wrappers of everstep: formula, arguments, slots, kernels, and "
@@ -131,85 +115,6 @@ def write_definitions(folder, pictures):
                 svg.replace(' role="img"', ' aria-hidden="true"')))
         lines += ["</div>", ""]
     put(folder, "index.md", "\n".join(lines) + "\n")
-
-
-def definition_page(definition, pictures, measured):
-    """Returns the page of a definition."""
-    name, lines = definition.__name__, []
-    text = inspect.getdoc(definition)
-    body, _, arguments = text.partition("\nArgs:")
-    # Not in the sidebar: it would list fifty pages on every page.
-    lines += ["---", "orphan: true", "---", "", "# " + name, "", "[All definitions](index.md) · " + definition.family,
-              "", docstrings_as_markdown.markdown(body, 2)]
-    if name in pictures:
-        svg, caption = pictures[name]
-        lines += ["## How it descends", "", svg, "", html.escape(caption), ""]
-    lines += ["## Arguments", "", "| argument | kind | default | takes |", "| --- | --- | --- | --- |"]
-    for argument in map(definition.declarations.get, definition.argument_names()):
-        lines.append("| `{}` | {} | `{}` | {} |".format(argument.name, argument.kind, describe.default(argument),
-                                                        describe.takes(argument) or "any"))
-    if arguments:
-        arguments, _, example = arguments.partition("\n>>>")
-        lines += ["", docstrings_as_markdown.markdown("Args:" + arguments, 3).replace("### Arguments\n\n", "")]
-    state = describe.state_rows(definition)
-    lines += ["## Slots", ""]
-    if state:
-        lines += ["| name | kind | start | shape | exists |", "| --- | --- | --- | --- | --- |"]
-        lines += ["| `{}` | {} | {} | {} | {} |".format(*row) for row in state]
-    else:
-        lines.append("It has none.")
-    operations = kernels_of(definition)
-    lines += ["", "## Kernels and sparse gradients", ""]
-    lines.append("TensorFlow's fused operations that compute it, where they exist: {}.".format(
-        ", ".join("`%s`" % operation for operation in operations)) if operations
-        else "It has no fused operation of TensorFlow of its own; [speed](../docs/speed.md) tells how it runs.")
-    lines += ["", docstrings_as_markdown._text(describe.sparse_behaviour(definition)), "", "## Measured", ""]
-    figures = {cell: values["worst"][name] for cell, values in measured.items() if name in values["worst"]}
-    if figures:
-        worst = max(figures, key=lambda cell: parity_map.share(figures[cell]))
-        lines.append("In {} cells. The largest difference from the float64 oracle is {:.0f} % of its bound, in {}. "
-                     "All figures: [the parity map](../map.md).".format(
-                         len(figures), 100 * parity_map.share(figures[worst]), worst))
-    else:
-        lines.append("The last run of all cells keeps no figures of it. Its tests run in every cell of "
-                     "[the matrix](../matrix/README.md).")
-    if text.partition("\n>>>")[2]:
-        lines += ["", "## Example", "", "```pycon\n>>>" + text.partition("\n>>>")[2].rstrip() + "\n```"]
-    return "\n".join(lines) + "\n"
-
-
-def api_page():
-    """Returns the reference of everstep's public names."""
-    lines = ["# API reference", "", "All names of the package `everstep`. The optimizers are in `everstep.optimizers`: "
-             "[definitions](definitions/index.md).", ""]
-    for name in everstep.__all__:
-        value = getattr(everstep, name)
-        if inspect.ismodule(value):
-            continue
-        lines += ["## " + name, ""]
-        if callable(value):
-            lines += ["```python\n{}{}\n```".format("everstep." + name, signature(value)), ""]
-        lines += [docstrings_as_markdown.markdown(inspect.getdoc(value) or "A constant.", 3)] if callable(value) else [
-            "`everstep.{}`".format(name), ""]
-        if inspect.isclass(value):
-            for member, function in sorted(vars(value).items()):
-                function = getattr(function, "__func__", function)
-                if inspect.isfunction(function) and not member.startswith("_") and inspect.getdoc(function):
-                    lines += ["### {}.{}".format(name, member), "", "```python\n{}{}\n```".format(
-                        member, signature(function)), "", docstrings_as_markdown.markdown(inspect.getdoc(function), 4)]
-    lines += ["## Errors", "", "`everstep.errors` has them; all are an `EverstepError`.", ""]
-    for name, value in sorted(vars(everstep.errors).items()):
-        if inspect.isclass(value) and value.__module__ == everstep.errors.__name__:
-            lines += ["### " + name, "", docstrings_as_markdown.markdown(inspect.getdoc(value) or "", 4)]
-    return "\n".join(lines) + "\n"
-
-
-def signature(function):
-    """Returns the signature without addresses of objects."""
-    try:
-        return re.sub(r"<(?:[\w.]+ )?object(?: [^>]*)? at 0x[0-9a-f]+>", "...", str(inspect.signature(function)))
-    except ValueError:
-        return "(...)"
 
 
 def map_data():
@@ -243,18 +148,19 @@ def which_data():
     targets = {}
     for target in detect.TARGETS + (detect.ARRAYS,):
         adapter_class = detect.load(target)
-        targets[target.name] = dict(works_on=adapter_class.works_on,
+        targets[target.name] = dict(title=spoken_apis.TITLES[target.name],
                                     unsupported=[each.what for each in adapter_class.unsupported])
     tested = []
     for name, cell in table.items():
         values = shown.get(name)
-        if values and cell.group != "clients" and values["versions"]:
+        if values and cell.group != "clients" and cell.kind not in ("lint", "site") and values["versions"]:
             versions = {key: value for key, value in values["versions"].items() if value}
             tested.append(dict(
                 name=name, versions=versions, holds=cell.holds, when=values["when"], passed=values["passed"],
                 failed=values["failed"],
                 modules={module: api.target for module, api in spoken_apis.spoken(versions).items()}))
-    return dict(apis=[dict(api._asdict()) for api in spoken_apis.APIS], targets=targets, cells=tested)
+    pythons = [dict(first=first, last=last, pythons=versions.split()) for first, last, versions in spoken_apis.PYTHONS]
+    return dict(apis=[dict(api._asdict()) for api in spoken_apis.APIS], targets=targets, cells=tested, pythons=pythons)
 
 
 def tests_page():

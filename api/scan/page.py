@@ -5,6 +5,7 @@ from collections import Counter
 
 _STYLE = """
 :root { color-scheme: light dark; }
+html { background: Canvas; color: CanvasText; }
 body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 90rem; padding: 0 1rem; }
 input[type=search] { font: inherit; padding: .4rem .6rem; width: min(30rem, 100%); }
 table { border-collapse: collapse; margin: 1rem 0; width: 100%; }
@@ -15,6 +16,15 @@ td ul { margin: .2rem 0; padding-left: 1.1rem; }
 @media (prefers-color-scheme: dark) { .broken { color: #ff8a80; } }
 fieldset { border: 0; margin: .6rem 0; padding: 0; }
 label { margin-right: 1rem; white-space: nowrap; }
+#places td:first-child { min-width: 14rem; }
+@media (max-width: 48rem) {
+  #places thead { clip-path: inset(50%); height: 1px; overflow: hidden; position: absolute; width: 1px; }
+  #places, #places tbody, #places tr:not([hidden]) { display: block; overflow-wrap: anywhere; }
+  #places tr { border-bottom: 1px solid #8886; padding: .4rem 0; }
+  #places td { border: 0; display: block; padding: .1rem 0; }
+  #places td:empty { display: none; }
+  #places td:nth-child(4)::before { content: "works on: "; }
+}
 """
 _SCRIPT = """
 var query = document.getElementById("query"), boxes = document.querySelectorAll("input[type=checkbox]");
@@ -52,14 +62,14 @@ def page(report, summary):
     head = "".join("<th>{}</th>".format(each) for each in _COLUMNS)
     return "\n".join([
         '<!doctype html>', '<html lang="en"><head><meta charset="utf-8"><title>everstep scan</title>',
-        '<meta name="viewport" content="width=device-width">', "<style>" + _STYLE + "</style></head><body>",
+        '<meta name="viewport" content="width=device-width">', "<style>" + _STYLE + "</style></head><body><main>",
         "<h1>Optimizers of this code</h1>", "<table><thead><tr><th>found</th><th>places</th></tr></thead><tbody>",
         "".join("<tr><td>{}</td><td>{}</td></tr>".format(_text(text), _text(number)) for text, number in summary),
         "</tbody></table>",
         '<p><input type="search" id="query" placeholder="search all columns" aria-label="search"></p>',
         "<fieldset>" + boxes + "</fieldset>", '<p>shown: <span id="count">{}</span></p>'.format(len(rows)),
         '<table id="places"><thead><tr>' + head + "</tr></thead><tbody>", "\n".join(rows), "</tbody></table>",
-        "<script>" + _SCRIPT + "</script></body></html>", ""])
+        "</main><script>" + _SCRIPT + "</script></body></html>", ""])
 
 
 def works_on(finding):

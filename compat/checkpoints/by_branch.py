@@ -97,7 +97,7 @@ def branch_counts(claim, given=None):
         rests = _is_zero(claim.branches[branch])
         left = OrderedDict((name, count) for name, count in choices[branch].items() if (count[0] == 0) == rests)
         choices[branch] = left or choices[branch]
-    for _ in open_branches:  # each time, those that are settled leave fewer to the others
+    for _ in open_branches:  # each settled branch leaves fewer choices to the others
         for branch in open_branches:
             others = {next(iter(counts)) for other, counts in choices.items() if other != branch and len(counts) == 1}
             left = OrderedDict((name, count) for name, count in choices[branch].items() if name not in others)
@@ -107,7 +107,8 @@ def branch_counts(claim, given=None):
         name for counts in choices.values() for name in counts)
     for branch in open_branches:
         counts = choices[branch]
-        if left_over and taken.count(next(iter(counts))) > 1:  # two branches, one optimizer, and another left over
+        # two branches take the same optimizer, and another one is left over
+        if left_over and taken.count(next(iter(counts))) > 1:
             counts = possible[branch]
         if len(set(counts.values())) > 1:
             raise FileError(

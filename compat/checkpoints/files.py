@@ -37,12 +37,12 @@ def read_checkpoint(
             of a tf.train.Saver file that holds it, such as `"global_step"`.
         learning_rate: float, the rate in force, used to rescale momentum.
         variables: the names of the trained variables in the optimizer's order, if the file leaves that open.
-        slots: for a tf.train.Saver file of an optimizer written by hand: the names of its slots there, with `{var}` for
+        slots: for a tf.train.Saver file of your own optimizer class: the names of its slots there, with `{var}` for
             the variable's name: `{"m": "{var}/adam_m", "v": "{var}/adam_v"}`. Needs `definition`. A definition that
             `everstep.port` made of a tf.train optimizer has them as its attribute `saved_as`.
-        scope: text, the place in the file of the optimizer that is meant, if there are several: `"D_opt"`, which two
-            slots are named after, `"critic/Adam"`, or the attribute of a saved object, such as `"optimizer"`. The
-            error that names several says their places.
+        scope: text that says which optimizer to read, if the file has several: `"D_opt"` if its slots are named so,
+            `"critic/Adam"`, or the attribute of a saved object, such as `"optimizer"`. The error that you get
+            without it lists what to give.
         max_bytes: int, how many bytes a packed file (`.keras`, HDF5) may unpack to. Default: 20 times its size, or
             64 MiB if that is more.
 
@@ -54,6 +54,14 @@ def read_checkpoint(
         StateError: the file can be read in more than one way. The message says what to choose between.
         UnsupportedError: the library that reads this format, TensorFlow or h5py, is not installed; or no stock
             optimizer of the file's API has such slots.
+
+    >>> import numpy, os, tempfile, everstep
+    >>> weights, path = numpy.zeros(1), os.path.join(tempfile.mkdtemp(), "run.npz")
+    >>> optimizer = everstep.optimizers.SGD(0.1, momentum=0.9).bind(numpy)
+    >>> optimizer.apply_gradients([(numpy.ones(1), weights)])
+    >>> everstep.capture(optimizer, {"w": weights}).save(path)
+    >>> list(everstep.read_checkpoint(path).slots["w"])
+    ['velocity']
     """
     contents = formats.read(path, max_bytes)
     with as_file_errors(path):
@@ -99,6 +107,14 @@ def write_checkpoint(
         StateError: the state does not fit the format or the template, or the file cannot be written. The message says
             where.
         UnsupportedError: this format cannot be written here. The message says what to do instead.
+
+    >>> import numpy, os, tempfile, everstep
+    >>> weights, path = numpy.zeros(1), os.path.join(tempfile.mkdtemp(), "run.npz")
+    >>> optimizer = everstep.optimizers.Adam().bind(numpy)
+    >>> optimizer.apply_gradients([(numpy.ones(1), weights)])
+    >>> written = everstep.write_checkpoint(everstep.capture(optimizer, {"w": weights}), path, format="everstep")
+    >>> everstep.read_checkpoint(path)
+    <everstep state of Adam: 1 updates, 1 variables>
     """
     moved = moved or (lambda count: None)
     with write_errors(path):

@@ -39,7 +39,7 @@ def _everstep_layouts(target, definition):
     hypers = [name for name, (owner, declaration) in flat(definition, "hyper").items()
               if isinstance(owner._values[declaration.name], float)]
     hypers = sorted(hypers, key=lambda name: name != "learning_rate")
-    if "learning_rate" not in flat(definition, "hyper"):  # of a partition: Keras 3's base class has one
+    if "learning_rate" not in flat(definition, "hyper"):  # a partition has no such hyper, but Keras 3's base class has
         hypers = ["learning_rate"] + hypers
     head = ["updates"] + (hypers if target == "keras3" else [])
     head += [name for name in counters(definition) if name != "updates"] + list(flat(definition, "scalar"))
@@ -70,7 +70,7 @@ def engine_variants(rule, target):
     # Some backends of Keras 3 have no sparse gradients, and no slots for them.
     if target == "keras3" and variants[0] != engine_slot_names(rule, False):
         variants.append(engine_slot_names(rule, False))
-    if SUMS in variants[0] and HISTORY not in variants[0]:  # of an everstep that kept a history instead
+    if SUMS in variants[0] and HISTORY not in variants[0]:  # files of an older everstep have a history instead of sums
         variants.append([HISTORY if name == SUMS else name for name in variants[0]])
     return [[Slot(name, name, False, "") for name in names] for names in variants]
 

@@ -17,7 +17,7 @@ from everstep.errors import EverstepError, StateError, UnsupportedError, Variabl
 from everstep.optimizers.contract import VARIABLE, Schedule, is_tensor, with_hypers
 from everstep.optimizers.contract.checks import TEXT
 
-GROUP_SIZE = 1 << 24  # numbers that are read at once
+GROUP_SIZE = 1 << 24  # how many numbers are read at once
 
 
 @contextlib.contextmanager

@@ -129,7 +129,7 @@ class Step(object):
         """Measures. Returns whether the step updates if that is decided before, else None."""
         backend = self.backend
         self.earlier = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
-        # If only updates need the sums, decide before measuring whether this step updates.
+        # If only steps that update need the sums, decide before measuring whether this step updates.
         early = self.skips and measures_only_on_update(self.definition)
         should_update = backend.cast(self._should_update(self.scope("float32")), "bool") if early else None
         self.earlier.extend(self.measure(should_update))
@@ -207,7 +207,8 @@ class Step(object):
         if should_update is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
             natives = self.sums_of(requests, dtypes)
         else:
-            for name in counters(self.definition):  # read outside: a first read in the branch would be cached there
+            # read outside of the branch: a first read inside would be cached there
+            for name in counters(self.definition):
                 self.count(name)
             zeros = lambda: [self.backend.constant(0, dtype) for dtype in dtypes.values()]  # noqa: E731
             natives = self.backend.values_if(should_update, lambda: self.sums_of(requests, dtypes), zeros)
@@ -262,7 +263,7 @@ class Step(object):
             before = backend.cast(backend.read(self.host.adapter.scalar(name)), "float32")
             kept = backend.choose(self.accepted, before, rejected[name]) if name in rejected else before
             values[name] = backend.choose(self.predicate, value, kept)
-        with backend.after(list(values.values())):  # one may be computed from the old value of another
+        with backend.after(list(values.values())):  # a scalar may be computed from another one's old value
             return [backend.write(self.host.adapter.scalar(name), value) for name, value in values.items()]
 
     def _count(self):
@@ -308,7 +309,7 @@ class Step(object):
                 operations.extend(place(one.view.variable, lambda variable, grad: run([]), one.grad))  # noqa: B023
             return operations
 
-        # A branch must not wait for operations outside of it, so its predicate waits.
+        # A branch must not wait for operations outside of it, so its predicate waits for them.
         predicate = self.backend.wait(self.predicate, earlier)
         written = [native for one in prepared for native in self._written(one.view.variable)]
         return self.backend.branch(predicate, lambda: each("finish"), lambda: each("hold"), written)

@@ -44,6 +44,16 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
             (`sparse="catch_up"`: call `optimizer.flush()` first); there is a block inside another, or training inside.
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
+
+    >>> import numpy, everstep
+    >>> weights = numpy.zeros(1)
+    >>> optimizer = everstep.moving_average(everstep.optimizers.SGD(1.0), 0.5).bind(numpy)
+    >>> optimizer.apply_gradients([(-numpy.ones(1), weights)])
+    >>> with everstep.averaged(optimizer, [weights]):
+    ...     print(weights)
+    [0.5]
+    >>> print(weights)
+    [1.]
     """
 
     def __new__(cls, optimizer, variables=None, session=None):
@@ -96,6 +106,14 @@ def assign_averages(optimizer, variables=None, session=None):
             (`sparse="catch_up"`: call `optimizer.flush()` first), or this is inside of `everstep.averaged`.
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
+
+    >>> import numpy, everstep
+    >>> weights = numpy.zeros(1)
+    >>> optimizer = everstep.moving_average(everstep.optimizers.SGD(1.0), 0.5).bind(numpy)
+    >>> optimizer.apply_gradients([(-numpy.ones(1), weights)])
+    >>> everstep.assign_averages(optimizer, [weights])
+    >>> print(weights)
+    [0.5]
     """
     optimizer = unwrapped(optimizer)
     with open_access(optimizer, _given_or_known(optimizer, variables), session) as access:
@@ -131,7 +149,7 @@ def _given_or_known(optimizer, variables):
 class _Value(object):
     """The value of a whole variable, as `_Access.assignments` takes it."""
 
-    is_shared = True  # an average can be the value itself, which has to outlast it
+    is_shared = True  # an average can be the variable's own value, so that value must be copied
 
     def __init__(self, name, value):
         self.name, self.value, self.shape = name, value, value.shape

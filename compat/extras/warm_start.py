@@ -18,6 +18,12 @@ from everstep.optimizers.contract import Schedule, flat
 class WarmStart(object):
     """Starts a graph from a checkpoint, as `warm_start` prepared it. Prints what is restored and what is new.
 
+    For example:
+
+        start = everstep.warm_start("old_run")
+        start.run(session)
+        print(start.new)
+
     Attributes:
         checkpoint: the path of the checkpoint.
         restored: the sorted names of the variables that it restores.
@@ -85,7 +91,12 @@ def warm_start(checkpoint, variables=None, updates=None):
 
     A new counter of updates starts at the checkpoint's `global_step` if only schedules read it, so that they go on. It
     starts at 0 if the rule itself reads it, as Adam does for the bias correction of its averages, which are new too. If
-    that restarts a schedule, it is a warning.
+    that restarts a schedule, you get a warning.
+
+    For example, after `minimize`:
+
+        start = everstep.warm_start("old_run")
+        with tf.train.MonitoredTrainingSession(scaffold=tf.train.Scaffold(init_fn=start.init_fn)) as session: ...
 
     Args:
         checkpoint: the path that `Saver.save` returned, or a directory, whose latest checkpoint is taken.

@@ -47,8 +47,8 @@ def from_native(optimizer, api=None):
         optimizer: a stock optimizer of any API; or its config, `{"class_name": ..., "config": get_config()}`, as
             returned by `keras.optimizers.serialize`; or an optimizer that everstep bound, whose keywords of `bind`
             and exclusions from weight decay become wrappers too.
-        api: for a config, the module that it belongs to (`tf.keras`, ...), whose defaults count for what the config
-            leaves out; or the name of a target (`"optimizer_v2"`).
+        api: for a config, the module that it belongs to (`tf.keras`, ...); arguments that the config leaves out get
+            that module's defaults. Or the name of a target (`"optimizer_v2"`).
 
     Returns:
         A definition. Its learning rate is a number or an `everstep.Schedule`. A tensor, a callable or a user's own

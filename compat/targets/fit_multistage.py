@@ -30,12 +30,18 @@ def enable_multistage(model):
 
     Raises:
         NotBoundError: the optimizer is not bound to a definition.
-        UnsupportedError: the definition takes one gradient per update; or the model's train function cannot compute
-            more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
+        UnsupportedError: the definition takes only one gradient for each update; or the model's train function cannot
+            compute more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
+
+    >>> import numpy, everstep
+    >>> optimizer = everstep.multistage(everstep.optimizers.SGD(0.1), "heun").bind(numpy)
+    >>> everstep.enable_multistage(optimizer)
+    >>> optimizer.definition.stages    # gradients of each batch that your loop takes
+    2
     """
     model, optimizer = _parts(model)
     if optimizer.definition.stages == 1:
-        raise UnsupportedError("{} takes one gradient to an update".format(optimizer.definition._short()))
+        raise UnsupportedError("{} takes one gradient for each update".format(optimizer.definition._short()))
     if model is not None:
         methods = [name for name in (_STEP if hasattr(model, "train_step") else _MAKERS) if hasattr(model, name)]
         if not methods or optimizer._bound.backend.eager and getattr(model, "_experimental_run_tf_function", False):
@@ -60,6 +66,11 @@ def disable_multistage(model):
 
     Raises:
         NotBoundError: the optimizer is not bound to a definition.
+
+    >>> import numpy, everstep
+    >>> optimizer = everstep.multistage(everstep.optimizers.SGD(0.1), "heun").bind(numpy)
+    >>> everstep.enable_multistage(optimizer)
+    >>> everstep.disable_multistage(optimizer)
     """
     model, optimizer = _parts(model)
     optimizer._bound.takes_stages = False

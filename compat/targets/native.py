@@ -109,7 +109,7 @@ class NativeOptimizer(object):
 
         Returns:
             A list of namedtuples (name, shape, gradient, strategy, why), one for each variable and kind of gradient.
-            gradient: "dense" or "sparse". strategy: one of the strategies in docs/speed.md. why: a string with the
+            gradient: "dense" or "sparse". strategy: one of the strategies in docs/strategies.md. why: a string with the
             reasons why faster strategies were rejected.
         """
         return self._bound.lowerings.plan()

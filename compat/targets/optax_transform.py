@@ -86,7 +86,7 @@ class Transform(NativeOptimizer):
 
     def __new__(cls, *args, **kwargs):
         if len(args) == 2 and isinstance(getattr(args[0], "__self__", None), _Functions):
-            return cls.native_base(*args)  # JAX takes such a tuple apart, and makes it anew of what it found
+            return cls.native_base(*args)  # JAX takes such a tuple apart, and makes a new one of its items
         functions = _Functions()
         functions.native = transform = cls.native_base.__new__(cls, functions.init, functions.update)
         return transform
@@ -159,7 +159,7 @@ class TransformAdapter(InOneProcess):
     native_class = Transform
     unsupported = (
         COMPLEX,
-        Unsupported("setting hypers", HyperValueError,
+        Unsupported("changing rates after bind", HyperValueError,
                     "{optimizer} is a pair of pure functions, so {name} is a constant: give a function of the count, "
                     "or use optax.inject_hyperparams with the native class"),
         member("apply_gradients", _APPLY),
@@ -227,7 +227,7 @@ class TransformAdapter(InOneProcess):
         return self.bound.given(name)
 
     def set(self, name, value):
-        raise hypers.refusal(self.bound, "setting hypers", name=name)
+        raise hypers.refusal(self.bound, "changing rates after bind", name=name)
 
     def number(self, name, value):
         return value(self.backend.read(self.counter("updates"))) if hypers.is_function(value) else value

@@ -115,7 +115,7 @@ class V2Adapter(Adapter):
         self._numbers = {}  # {hyper: (number it was given, its variable)} of those that became native schedules
         self._variables_of_call = []  # the variables of the running `apply_gradients` call
         self.sharded = ShardedSlots(self)
-        self._may_miss_gradients = False  # while updates are built that may never run
+        self._may_miss_gradients = False  # True while updates are built that may never run
         self._scope = None  # the name scope of variables that are made outside of `apply_gradients`
         self.base.__init__(prefix(name, self.bound.definition.base), **check_bounds(native))
         hand_over(self.bound)

@@ -45,26 +45,20 @@ def torch_arguments(definition_class, args, kwargs):
             raise DefinitionError("params is given twice")
         kwargs["params"], args = args[0], args[1:]
     own = definition_class.argument_names()
-    renamed = {entry[0]: name for name, entry in binder.stock_groups(definition_class, None)[0].items()}
-    for name, (key, place) in SPELLED.items():
-        if place is None and key in kwargs and name in own and key not in own:
-            _rename(kwargs, key, [name], [kwargs.pop(key)])
-    for key, name in renamed.items():
-        if key in kwargs and key not in own:
-            _rename(kwargs, key, [name], [kwargs.pop(key)])
-    if "betas" in kwargs and "betas" not in own and "beta_1" in own:
-        names = [name for name in ("beta_1", "beta_2", "beta_3") if name in own]
-        betas = kwargs.pop("betas")
-        _check_tuple(definition_class.__name__, "betas", betas, len(names))
-        _rename(kwargs, "betas", names, betas)
+    spelled = dict(SPELLED, **binder.stock_groups(definition_class, None)[0])
+    by_key = {}  # type: dict
+    for name, (key, place) in spelled.items():
+        if name in own and key in kwargs and key not in own:
+            by_key.setdefault(key, []).append((place, name))
+    for key, places in by_key.items():
+        value, names = kwargs.pop(key), [name for _, name in sorted(places, key=str)]
+        if places[0][0] is not None:
+            _check_tuple(definition_class.__name__, key, value, len(names))
+        for name, each in zip(names, [value] if places[0][0] is None else value):
+            if name in kwargs:
+                raise DefinitionError("{} is given twice, as {} and as {}; give one of them".format(name, name, key))
+            kwargs[name] = each
     return args
-
-
-def _rename(kwargs, key, names, values):
-    for name, value in zip(names, values):
-        if name in kwargs:
-            raise DefinitionError("{} is given twice, as {} and as {}; give one of them".format(name, name, key))
-        kwargs[name] = value
 
 
 def _check_tuple(owner, key, value, count):
@@ -125,15 +119,6 @@ class Groups(object):
             return float(given(0))
         return hypers.called(self.bound, name, given) if hypers.is_function(given) else given
 
-    def unpacked(self, params):
-        """Returns parameters as torch takes them, with groups in torch's spelling."""
-        if hasattr(params, "shape"):
-            return params  # torch raises an error that says what is wrong
-        params = list(params)
-        for each in params:
-            self._check_real([each])
-        return [self.added(each) if isinstance(each, dict) else each for each in params]
-
     def _check_real(self, params):
         for param in params:
             tensor = param[1] if isinstance(param, tuple) else param
@@ -143,14 +128,31 @@ class Groups(object):
                 raise hypers.refusal(self.bound, "DTensor parameters (FSDP2)")
 
     def added(self, group):
-        """Returns a group that a user gives. Raises DefinitionError if it spells a hyper as everstep does."""
+        """Returns a group that a user gives, with its (name, parameter) pairs apart: torch before 2.6 takes no pairs.
+
+        As in torch, it is the same dictionary.
+
+        Raises:
+            DefinitionError: it spells a hyper as everstep does, or has names where others have none.
+        """
         for name, (key, place) in self.keys.items():
             wrong = hypers.attribute(name)
             if wrong in group and wrong != key and wrong not in self.fixed:
                 raise DefinitionError("a parameter group calls {} {!r}, as torch does; got {!r}".format(
                     wrong, key if place is None else "{}[{}]".format(key, place), wrong))
-        params = group.get("params", ())
-        self._check_real(params if isinstance(params, (list, tuple)) else [params])
+        if "params" not in group or isinstance(group["params"], set):
+            return group  # torch raises an error that says what is wrong
+        params = [group["params"]] if _is_native(group["params"]) else list(group["params"])
+        self._check_real(params)
+        named = [param for param in params if isinstance(param, tuple)]
+        others = self.bound.native.param_groups
+        if named and len(named) != len(params) or others and bool(
+                named or "param_names" in group) != ("param_names" in others[0]):
+            raise DefinitionError("{} has names for some of its parameters only; give all with/without names".format(
+                self.bound.owner))
+        group["params"] = [param[1] for param in named] or params
+        if named:
+            group["param_names"] = [param[0] for param in named]
         return group
 
     def value(self, group, name, lane):

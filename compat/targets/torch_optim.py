@@ -109,7 +109,7 @@ class TorchAdapter(InOneProcess):
         self._uncompiled = None
         self.groups = Groups(self.bound, dict(maximize=maximize, foreach=foreach, fused=fused, capturable=capturable))
         self.state = ParamState(self)
-        self.base.__init__(self.groups.unpacked(params), self.groups.defaults())
+        self.base.__init__(params, self.groups.defaults())
 
     # Hypers.
 
@@ -347,18 +347,27 @@ class TorchAdapter(InOneProcess):
         self.base.add_param_group(param_group)
         self.bound.calls.clear()  # definitions that count calls take the new parameters from now on
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict, count=None):
+        """Loads a state_dict. `count`: the updates of one that does not count them; None: 1, with a warning."""
         kept = []
+        names = [group.get("param_names") for group in self.native.param_groups]
 
         def keep(native, taken):
             self.state.check(taken)
             kept.append(taken)
 
-        handle = self.native.register_load_state_dict_pre_hook(keep)
-        try:
+        if hasattr(self.native, "register_load_state_dict_pre_hook"):
+            handle = self.native.register_load_state_dict_pre_hook(keep)
+            try:
+                self.base.load_state_dict(state_dict)
+            finally:
+                handle.remove()
+        else:  # torch 2.0
+            keep(self.native, state_dict)
             self.base.load_state_dict(state_dict)
-        finally:
-            handle.remove()
-        self.state.take_exact(kept[0])
+        for group, given in zip(self.native.param_groups, names):
+            if given is not None:  # torch before 2.6 forgets names that the state_dict does not have
+                group.setdefault("param_names", given)
+        self.state.take_exact(kept[0], count)
 
 

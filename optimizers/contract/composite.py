@@ -26,8 +26,8 @@ class Composite(Definition):
         for inside in self.children().values():
             if inside.stages > 1:
                 raise DefinitionError(
-                    "{0} takes {1} gradients to an update, but {2} would take each of them for an update; put {2} "
-                    "inside".format(inside._short(), inside.stages, type(self).__name__)
+                    "{0} takes {1} gradients for one update, but {2} would count each gradient as an update; put {2} "
+                    "inside of it".format(inside._short(), inside.stages, type(self).__name__)
                 )
         super(Composite, self)._check()
 

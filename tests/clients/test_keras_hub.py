@@ -57,7 +57,7 @@ RUNS = {  # a model, the stock optimizer; "auto" is what the model's own compile
 
 
 def _sum_duplicate_rows(optimizer):
-    """Makes gradients dense: Keras squares duplicate rows one by one. See docs/from_native_accuracy.md."""
+    """Makes gradients dense: Keras squares duplicate rows one by one. See docs/records/from_native_accuracy.md."""
     apply = optimizer.apply
     optimizer.apply = lambda grads, variables=None: apply([tf.convert_to_tensor(grad) for grad in grads], variables)
 

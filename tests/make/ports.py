@@ -1,7 +1,7 @@
 """Ports every optimizer that is installed here, and adds the results to a file; or writes the table of all results.
 
     PYTHONPATH=.dev python tests/make/ports.py tests/golden/ports.json            # in each cell, with more packages
-    PYTHONPATH=.dev python tests/make/ports.py tests/golden/ports.json --table    # writes docs/port_table.md
+    PYTHONPATH=.dev python tests/make/ports.py tests/golden/ports.json --table    # writes docs/records/port_table.md
     ... --only NAME     # one optimizer, and prints its source
 
 Put packages such as tensorflow-addons 0.19, keras-adamw, bert-tensorflow and keras-radam on the path to try them too.
@@ -22,7 +22,7 @@ import warnings
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGE = os.path.join(ROOT, "docs", "port_table.md")
+PAGE = os.path.join(ROOT, "docs", "records", "port_table.md")
 RATE = {"learning_rate": 0.01}
 # {module: name of its package}, where they differ in more than underscores.
 DISTRIBUTIONS = {
@@ -388,7 +388,7 @@ def table(rows):
         "the largest of all comparisons. Lines are those of the class without its docstring. Seconds are of a busy "
         "machine of two cores. Stock optimizers were ported as if they were foreign. The optimizers of "
         "tests/foreign.py and tests/asking.py are written as authors write them; some are traps. "
-        "[port.md](port.md) says how to port yours."
+        "[port.md](../port.md) says how to port yours."
     )
     lines = ["# Optimizers that were ported", ""]
     for text in (summary, explained):
