@@ -193,6 +193,9 @@ def show_installed(options):
         return 1 if any(package.broken for package in packages) else 0
     rows = [(package.name, package.version or package.broken or "not installed") for package in packages]
     print_table("INSTALLED VERSION", [("everstep", __version__)] + rows)
+    if any(package.broken for package in packages):
+        print("\nA package that does not import may need older or newer ones beside it. `everstep matrix pins "
+              "tensorflow==2.10`, for example, prints versions that work together.")
     print()
     print_table("MODULE TARGET WHY", [(row.module, row.target or "none", row.why) for row in modules])
     print("\n{}.".format(WHAT_WORKS))

@@ -92,6 +92,8 @@ class Adafactor(Definition):
     relative_step: Option[bool]
     scale_parameter: Option[bool]
     factored: Option[bool]
+    epsilon_floor: Option[bool]
+    variable_dtype: Option[str]
     rows: Slot
     columns: Slot
     v: Slot
@@ -105,6 +107,8 @@ class Adafactor(Definition):
         relative_step: bool = True,
         scale_parameter: bool = True,
         factored: bool = True,
+        epsilon_floor: bool = False,
+        variable_dtype: str = "float32",
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -182,8 +186,8 @@ class Adam(Definition):
         epsilon: HyperValue = 1e-07,
         amsgrad: bool = False,
         bias_correction: bool = True,
-        corrected_root: bool = False,
         *,
+        corrected_root: bool = False,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
     ) -> None: ...
@@ -268,10 +272,10 @@ class AdamW(Adam):
         epsilon: HyperValue = 1e-07,
         amsgrad: bool = False,
         bias_correction: bool = True,
-        corrected_root: bool = False,
         weight_decay: HyperValue = 0.004,
         decay_times_rate: bool = True,
         *,
+        corrected_root: bool = False,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
     ) -> None: ...
@@ -1036,8 +1040,8 @@ class SGD(Definition):
         momentum: HyperValue = 0.0,
         nesterov: bool = False,
         rate_in_velocity: bool = True,
-        dampening: float = 0.0,
         *,
+        dampening: float = 0.0,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
     ) -> None: ...
@@ -1051,10 +1055,10 @@ class SGDW(SGD):
         momentum: HyperValue = 0.0,
         nesterov: bool = False,
         rate_in_velocity: bool = True,
-        dampening: float = 0.0,
         weight_decay: HyperValue = 0.004,
         decay_times_rate: bool = True,
         *,
+        dampening: float = 0.0,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
     ) -> None: ...

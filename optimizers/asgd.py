@@ -42,6 +42,7 @@ class ASGD(Definition):
     """
 
     family = "gradient descent"
+    locality = "row"  # eta and mu are no arrays of elements, which could be joined with those of other variables
     learning_rate = hyper(0.01, minimum=0)
     lambd = hyper(1e-4)
     alpha = hyper(0.75)

@@ -1137,7 +1137,7 @@ each(ours, "{}", "numpy", definitions, [
     ("SGD(sparse=['rows'])", lambda: SGD(sparse=["rows"])), ("SGD(dense_ok='yes')", lambda: SGD(dense_ok="yes")),
     ("AdagradDecay(decay_steps=0)", lambda: AdagradDecay(decay_steps=0), "at least 1", HyperValueError),
     ("AdagradDecay(decay_steps=1.5)", lambda: AdagradDecay(decay_steps=1.5), "a whole number", HyperTypeError),
-    ("six arguments too many", lambda: Adam(*range(11)), "at most 7 positional", DefinitionError),
+    ("five arguments too many", lambda: Adam(*range(11)), "at most 6 positional", DefinitionError),
     ("accumulate('adam', 4)", lambda: everstep.accumulate("adam", 4), "takes an everstep definition.*'adam'",
      HyperTypeError),
     ("accumulate of None", lambda: everstep.accumulate(None, 2)),

@@ -42,6 +42,7 @@ def table(output, first):
 def test_doctor_says_what_is_installed_and_what_it_speaks():
     code, output, complaint = run("doctor", "--verbose")
     assert code == 0, complaint
+    assert "matrix pins" not in output
     installed = dict(table(output, "INSTALLED"))
     assert installed["everstep"] == everstep.__version__
     assert installed["python"] == "{}.{}.{}".format(*sys.version_info[:3])
@@ -84,6 +85,7 @@ def test_doctor_reports_a_broken_framework(tmp_path):
     code, output, _ = run("doctor", environment={"PYTHONPATH": path})
     assert code == 1
     assert dict(table(output, "INSTALLED"))["tensorflow"] == "RuntimeError: libcuda is older than time"
+    assert "`everstep matrix pins tensorflow==2.10`" in output
     # the command went on after the error
     assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]
 

@@ -17,6 +17,7 @@ from everstep.compat.ways.torch_world import torch_ways
 from everstep.errors import (
     DefinitionError,
     GradientError,
+    HyperTypeError,
     HyperValueError,
     StateError,
     StateWarning,
@@ -55,10 +56,13 @@ STOCK = [
     ("NAdam", dict(weight_decay=0.01, decoupled_weight_decay=True, momentum_decay=0.1)), ("RAdam", {}),
     ("RAdam", dict(weight_decay=0.01)), ("RAdam", dict(weight_decay=0.01, decoupled_weight_decay=True)),
     ("ASGD", {}), ("ASGD", dict(t0=7.0, lambd=0.02, alpha=0.6, weight_decay=0.1, maximize=True)), ("Rprop", {}),
-    ("Rprop", dict(etas=(0.7, 1.3), step_sizes=(1e-3, 0.5), maximize=True)),
+    ("Rprop", dict(etas=(0.7, 1.3), step_sizes=(1e-3, 0.5), maximize=True)), ("Adafactor", {}),
+    ("Adafactor", dict(beta2_decay=-0.5, eps=(0.3, 0.7), d=1.5, weight_decay=0.1, lr=0.3, maximize=True)),
+    ("Adafactor", dict(d=1.1, eps=(None, 0.2), weight_decay=0.02)),
 ]
 if torch is not None:  # decoupled_weight_decay is not in the oldest
-    STOCK = [case for case in STOCK if set(case[1]) <= set(inspect.signature(getattr(optim, case[0])).parameters)]
+    STOCK = [case for case in STOCK if hasattr(optim, case[0])  # Adafactor is not in the oldest
+             and set(case[1]) <= set(inspect.signature(getattr(optim, case[0])).parameters)]
 HAS_HOOKS = hasattr(getattr(optim, "Optimizer", None), "register_state_dict_post_hook")  # not in torch 2.0
 
 
@@ -212,7 +216,7 @@ def test_gradients_may_become_sparse_and_dense_again():
     assert apart([param], [torch.tensor(array)]) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["LBFGS", "Muon", "Adafactor"])
+@pytest.mark.parametrize("name", ["LBFGS", "Muon"])
 def test_what_no_definition_computes_is_refused_with_a_reason(name):
     if not hasattr(optim, name):
         pytest.skip("newer than this torch: https://pytorch.org/docs/stable/optim.html#algorithms")
@@ -235,10 +239,40 @@ def test_defaults_are_those_of_the_class():
     from everstep.compat.stock.of_torch import TORCH
 
     for entry in TORCH:
-        found = installed_defaults(entry, optim)
+        found = dict(entry.none, **installed_defaults(entry, optim))
         if not HAS_HOOKS and entry.native == "SGD":
             found["lr"] = 0.001  # there it has no default
         assert found == entry.defaults, entry
+
+
+@pytest.mark.skipif(not hasattr(optim, "Adafactor"),
+                    reason="newer than this torch: https://pytorch.org/docs/stable/generated/torch.optim.Adafactor.html")
+def test_none_of_stock_is_a_number_of_its_form_alone():
+    """Adafactor's eps=(None, 0.001) is epsilon_1=0 with epsilon_floor; added to squares, 0 would divide by 0."""
+    params = parameters()
+    saved = optim.Adafactor(params).state_dict()
+    bound = everstep.optimizers.Adafactor(0.01, epsilon_1=0.0, epsilon_floor=True).bind(optim, params=params)
+    assert bound.param_groups[0]["eps"] == (None, 1e-3) and bound.epsilon_1 == 0
+    bound.epsilon_1 = 0.5
+    assert bound.param_groups[0]["eps"] == (0.5, 1e-3)
+    bound.load_state_dict(saved)
+    assert bound.epsilon_1 == 0
+    config = everstep.from_native(bound).to_native_config(optim)
+    assert config == {"class_name": "Adafactor", "config": dict(lr=0.01, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0)}
+    other = everstep.optimizers.Adafactor(0.01).bind(optim, params=params)
+    with pytest.raises(HyperTypeError, match="epsilon_1 takes a number.*got None"):
+        other.load_state_dict(saved)
+    assert other.param_groups[0]["eps"] == (1e-30, 1e-3)
+
+
+@pytest.mark.parametrize("case", [case for case in STOCK if not {"weight_decay", "lr_decay"}.intersection(case[1])],
+                         ids=ids)
+def test_configs_make_the_stock_optimizer(case):
+    optimizer = stock(case, parameters())
+    config = everstep.from_native(optimizer).to_native_config(optim)
+    again = getattr(optim, config["class_name"])(parameters(), **config["config"])
+    expected = dict(optimizer.param_groups[0], params=0, maximize=False)
+    assert config["class_name"] == case[0] and dict(again.param_groups[0], params=0) == expected
 
 
 def test_configs_of_stock():
@@ -459,8 +493,31 @@ def test_groups_have_hypers_of_their_own():
         optimizer.param_groups[1]["lr"] = 0.2
         train(optimizer, params, 20, first=20)
     assert apart(own, theirs) < 1e-5
-    with pytest.raises(StateError, match="different values of lr"):
-        everstep.capture(actual, own)
+
+
+def test_state_moves_between_optimizers_with_groups():
+    """A state has one value of each hyper: those that differ stay as each optimizer has them."""
+    settings = dict(lr=0.1), dict(lr=0.02, weight_decay=0.0)
+    definition = AdamW(0.01, weight_decay=0.1, beta_1=0.8)
+    params, twin = parameters(), parameters()
+    optimizer = definition.bind(optim, params=by_groups(params, *settings))
+    train(optimizer, params, 5)
+    for group in optimizer.param_groups:
+        group["eps"] = 1e-5
+    with pytest.warns(StateWarning, match=r"different values of learning_rate \(0.1, 0.02\) and of weight_decay "):
+        state = everstep.capture(optimizer, params, weights=True)
+    learned = everstep.Definition.from_config(state.definition)
+    assert learned == definition.replace(epsilon=1e-5)
+    other = definition.bind(optim, params=by_groups(twin, *settings))
+    for group in other.param_groups:
+        group["eps"] = 1e-5
+    everstep.restore(other, state, twin, weights=True)
+    for each, trained in ((optimizer, params), (other, twin)):
+        train(each, trained, 5, first=5)
+    assert apart(twin, params) == 0
+    with pytest.raises(StateError, match="different values of learning_rate and weight_decay, and a state has one"):
+        everstep.restore(other, state, twin, hypers=True)
+    assert [group["lr"] for group in other.param_groups] == [0.1, 0.02]
 
 
 def test_a_group_that_comes_later_counts_by_itself():

@@ -35,7 +35,8 @@ WIDTHS = """(columns => {
   if (content.scrollWidth > content.clientWidth + 1) { wrong.push('the text is wider than its column'); }
   for (const each of document.querySelectorAll('[role=main] pre, [role=main] .table-wrapper, .formulas')) {
     if (each.scrollWidth <= each.clientWidth) { continue; }
-    const text = each.innerText, longest = Math.max(...text.split('\\n').map(line => line.length));
+    const text = each.innerText.replace(/[\\ud800-\\udfff]/g, '?');
+    const longest = Math.max(...text.split('\\n').map(line => line.length));
     const scrolls = /auto|scroll/.test(getComputedStyle(each).overflowX) && each.tabIndex === 0;
     if (!scrolls) { wrong.push('is cut off and does not scroll: ' + text.slice(0, 60)); }
     if (each.matches('pre') && longest <= columns) { wrong.push(longest + ' columns are cut: ' + text.slice(0, 60)); }

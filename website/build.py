@@ -23,6 +23,7 @@ import everstep  # noqa: E402
 
 ACCESSIBLE = (
     ("<pre>", '<pre tabindex="0">'),
+    ('<div class="formulas">', '<div class="formulas" tabindex="0">'),
     ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
     ('class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'),
 )

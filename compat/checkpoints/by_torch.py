@@ -16,14 +16,13 @@ from everstep.optimizers.contract import flat
 from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.rmsprop import RMSprop
 
-# {slot in torch: slot here}. A name that is not in it is the same on both sides. The last three are of Adafactor.
+# {slot in torch: slot here}. A name that is not in it is the same on both sides.
 _SLOTS = {native: name for entry in TORCH for native, name in entry.slot_names.items()}
-_SLOTS.update(row_var="rows", col_var="columns", variance="v")
 # {number in torch, of each parameter: what it is here, one for all}
 _SHARED = dict({counter.native: counter.name for entry in TORCH for counter in entry.head}, step="updates")
 _KEYS = {key for entry in TORCH for key in keys_of(entry)}
 # {key that only the groups of one class have, which no entry describes: the class}
-_WITHOUT_ENTRY = {"ns_steps": "Muon", "beta2_decay": "Adafactor", "history_size": "LBFGS"}
+_WITHOUT_ENTRY = {"ns_steps": "Muon", "history_size": "LBFGS"}
 _PLAIN = {"lr", "betas", "eps", "weight_decay", FLAG}  # keys of many optimizers, also outside of torch.optim
 
 

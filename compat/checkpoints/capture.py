@@ -49,6 +49,8 @@ def capture(optimizer, variables, session=None, weights=False, path=None, update
 
     Returns:
         A `State` of NumPy arrays; with a path, the `State` in the file, whose arrays are read on demand.
+        If a hyper differs between parameter groups of torch, the state has the definition's, and a `StateWarning` says
+        so.
 
     Raises:
         StateError: the optimizer has slots of other variables, or something that no state can hold; a value could not

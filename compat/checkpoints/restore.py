@@ -8,7 +8,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints import in_trees
-from everstep.compat.checkpoints.live import open_access
+from everstep.compat.checkpoints.live import differing_hypers, open_access
 from everstep.compat.checkpoints.matching import match
 from everstep.compat.checkpoints.state import State
 from everstep.compat.checkpoints.unwrapping import scalars_of, scale_variables, unwrapped
@@ -291,6 +291,10 @@ def _hyper_values(state, bound):
             "hypers of {} cannot be set: on {} they are constants. Bind "
             "everstep.Definition.from_config(state.definition)".format(owner, bound.adapter.target)
         )
+    differing = differing_hypers(bound)
+    if differing:
+        raise StateError("{}: its parameter groups have different values of {}, and a state has one; restore it "
+                         "without hypers=True".format(owner, " and ".join(sorted(differing))))
     values = {}
     for name, value in _config_hypers(tree(bound.definition), state.definition):
         current = bound.given(name)

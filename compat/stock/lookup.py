@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from everstep.compat.stock.entry import Stock
-from everstep.compat.stock.of_torch import REFUSED, TORCH, split
+from everstep.compat.stock.of_torch import REFUSED, TORCH, parts_of, split
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.compat.stock.third_party import OTHERS, other_entry
 from everstep.compat.targets.detect import TARGETS, find
@@ -116,7 +116,7 @@ def constructor_of(stock):
     names, defaults = listed.args[1:], listed.defaults or ()
     given = dict(zip(names[len(names) - len(defaults):], defaults))
     given.update(getattr(listed, "kwonlydefaults", None) or {})
-    return split(names), split(given)
+    return [part for name in names for part in parts_of(name, given.get(name))], split(given)
 
 
 def entries_for(target, definition):

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from everstep.compat.stock.entry import Stock, own_count
 from everstep.errors import StateError, StateWarning, UnsupportedError
 from everstep.optimizers.adadelta import Adadelta
+from everstep.optimizers.adafactor import Adafactor
 from everstep.optimizers.adagrad import Adagrad
 from everstep.optimizers.adam import Adam
 from everstep.optimizers.adamax import Adamax
@@ -32,16 +33,18 @@ _RENAMED = {"lr": "learning_rate", "eps": "epsilon"}
 _TUPLES = OrderedDict([
     ("betas", ("beta_1", "beta_2")), ("etas", ("eta_minus", "eta_plus")),
     ("step_sizes", ("step_size_min", "step_size_max")),
+    ("eps", ("eps_1", "eps_2")),  # of Adafactor; a number in the others
 ])
+# {part: (the tuple, its position)}
+PARTS = {part: (key, place) for key, parts in _TUPLES.items() for place, part in enumerate(parts)}
 _BETAS = OrderedDict([("lr", 0.001), ("beta_1", 0.9), ("beta_2", 0.999), ("eps", 1e-8)])
 _MOMENTS = "m=exp_avg v=exp_avg_sq"
 FLAG = "decoupled_weight_decay"  # in the groups of Adam, NAdam and RAdam
 
 REFUSED = {
-    "Adafactor": "it takes the smaller of lr and 1 / sqrt(step), clamps its estimate and decays by beta2_decay; "
-                 "everstep.optimizers.Adafactor follows Keras and Google's T5",
     "LBFGS": "it searches along a line with several losses a step, and keeps a history of all parameters together",
-    "Muon": "it computes its Newton-Schulz steps in bfloat16; everstep.optimizers.Muon has float32",
+    "Muon": "it computes its Newton-Schulz steps in bfloat16, which changes weights by 3e-3 in 100 steps; "
+            "everstep.optimizers.Muon(rms_rate=0.2), in float32, is its adjust_lr_fn='match_rms_adamw' but for that",
 }
 
 
@@ -90,6 +93,13 @@ def _entries():
                  note="its weight_decay is everstep.l2_penalty")
     yield _entry(Rprop, "Rprop", "previous_grad=prev step_size", OrderedDict(
         [("lr", 0.01), ("eta_minus", 0.5), ("eta_plus", 1.2), ("step_size_min", 1e-6), ("step_size_max", 50)]))
+    yield _entry(
+        Adafactor, "Adafactor", "rows=row_var^ columns=col_var^ v=variance-",
+        OrderedDict([("lr", 0.01), ("beta2_decay", -0.8), ("eps_1", 0.0), ("eps_2", 1e-3), ("d", 1.0)]),
+        renamed={"beta2_decay": "beta_2_decay", "eps_1": "epsilon_1", "eps_2": "epsilon_2", "d": "clip_threshold"},
+        none={"eps_1": 0.0}, fixed={"epsilon_floor": True, "relative_step": True, "scale_parameter": True},
+        note="its weight_decay is everstep.decoupled_weight_decay(beside=True)",
+    )
 
 
 TORCH = tuple(_entries())
@@ -98,16 +108,23 @@ _OFF = dict(  # type: dict[str, dict]
     SGD=dict(weight_decay=0), Adam=dict(weight_decay=0, decoupled_weight_decay=False),
     AdamW=dict(decoupled_weight_decay=True), RMSprop=dict(weight_decay=0), Adagrad=dict(weight_decay=0, lr_decay=0),
     Adadelta=dict(weight_decay=0), Adamax=dict(weight_decay=0), ASGD=dict(weight_decay=0), Rprop={},
+    Adafactor=dict(weight_decay=0),
     NAdam=dict(weight_decay=0, decoupled_weight_decay=False), RAdam=dict(weight_decay=0, decoupled_weight_decay=False),
 )
 
 
-def split(names):
-    """Returns arguments of a constructor, a list or {name: default}, with torch's tuples in parts."""
-    if isinstance(names, list):
-        return [each for name in names for each in _TUPLES.get(name, (name,))]
-    parts = {part: value for key in _TUPLES if key in names for part, value in zip(_TUPLES[key], names[key])}
-    return dict({name: value for name, value in names.items() if name not in _TUPLES}, **parts)
+def parts_of(key, value):
+    """Returns the names of the arguments that count as parts of one with a value."""
+    return _TUPLES[key] if key in _TUPLES and isinstance(value, (tuple, list)) else (key,)
+
+
+def split(values):
+    """Returns the arguments of a constructor, {name: value}, with torch's tuples in parts."""
+    parts = {}  # type: dict
+    for key, value in values.items():
+        names = parts_of(key, value)
+        parts.update(zip(names, value) if names != (key,) else [(key, value)])
+    return parts
 
 
 def joined(config):
@@ -126,8 +143,8 @@ def spelled(entry, key):
         entry: of the stock table; None for a class without an entry, which spells them as most do.
         key: of a group.
     """
-    names = entry.names if entry is not None else _RENAMED
-    return tuple([names.get(part, part) for part in _TUPLES.get(key, (key,))])
+    names, parts = entry.names if entry is not None else dict(_RENAMED, **_BETAS), _TUPLES.get(key, (key,))
+    return tuple([names.get(part, part) for part in (parts if parts[0] in names else (key,))])
 
 
 def keys_of(entry):
@@ -180,16 +197,16 @@ def groups_of_stock(definition_class, definition):
     """Returns what stock of torch has in its groups and states beside what all have.
 
     Returns:
-        ({hyper: (key, position in its tuple or None)}, {other key: value}, {scalar: key of a state}).
+        ({hyper: (key, position in its tuple or None)}, {other key: value}, {scalar: key of a state}, {hyper: the value
+        that stock writes as None}, if the definition computes as stock does).
     """
     entry = entry_of(definition_class)
     if entry is None:
-        return {}, {}, {}
-    places = {part: (key, place) for key, parts in _TUPLES.items() for place, part in enumerate(parts)}
-    names = {ours: places.get(theirs, (theirs, None)) for theirs, ours in entry.names.items()}
+        return {}, {}, {}, {}
+    names = {ours: PARTS.get(theirs, (theirs, None)) for theirs, ours in entry.names.items()}
     if entry.native == "Adagrad":
         names["rate_decay/rate"] = "lr_decay", None
-    settings = {}  # type: dict
+    settings, none = {}, {}  # type: dict, dict
     if definition is not None:
         rule = definition.base
         settings.update(_OFF[entry.native])
@@ -199,7 +216,9 @@ def groups_of_stock(definition_class, definition):
                      if isinstance(node.definition, (DecoupledWeightDecay, Decoupled))]
         if FLAG in settings:
             settings[FLAG] = bool(decoupled) or entry.native == "RAdam" and rule.weight_decay != 0
-    return names, settings, {counter.name: counter.native for counter in entry.head}
+        if all(getattr(rule, option) == value for option, value in entry.fixed.items()):
+            none = {entry.names[theirs]: value for theirs, value in entry.none.items()}
+    return names, settings, {counter.name: counter.native for counter in entry.head}, none
 
 
 def from_torch(optimizer):
@@ -237,12 +256,15 @@ def of_groups(name, groups, is_stock=True):
     if first.get("differentiable"):
         raise UnsupportedError("differentiable: no step is recorded for backpropagation")
     given = dict(entry.defaults, **split(first))
-    rule = entry.make({theirs: given[theirs] for theirs in entry.names})
+    rule = entry.make({theirs: entry.none[theirs] if given[theirs] is None and theirs in entry.none else given[theirs]
+                       for theirs in entry.names})
     decay = first.get("weight_decay", 0)
     if "weight_decay" not in entry.names and _is_on(decay):
         if first.get(FLAG):
             own = entry.native == "RAdam"
             rule = rule.replace(weight_decay=decay) if own else decoupled_weight_decay(rule, decay)
+        elif entry.native == "Adafactor":
+            rule = decoupled_weight_decay(rule, decay, beside=True)
         else:
             rule = l2_penalty(rule, decay)
     return rate_decay(rule, first["lr_decay"]) if first.get("lr_decay") else rule

@@ -56,6 +56,7 @@ class Adapter(object):
     # class, and changes `kwargs`; None if they are the same.
     respelled = None  # type: Any
     lane_of = None  # type: Any  # a function of a variable, or of None for all, that returns its `Lane`; None without lanes
+    groups = None  # type: Any  # the `Groups` of an API whose variables have hypers by group
 
     backend = None  # type: Any  # the same as of `bound`
 

@@ -85,8 +85,9 @@ class Groups(object):
         self.bound, self.flags = bound, flags
         definition = bound.definition
         declared = flat(definition, "hyper")
-        names, settings, _ = binder.stock_groups(type(definition.base), definition)
+        names, settings, _, none = binder.stock_groups(type(definition.base), definition)
         self.keys = _spelling(names, list(declared))
+        self._none = {name: none[name] for name in self.keys if name in none}  # {flat hyper: the number that is None}
         taken = {key for key, _ in self.keys.values()}
         # What stock has in its groups beside the hypers. It is part of the definition, and cannot be set.
         self.fixed = {key: value for key, value in settings.items() if key not in taken and key not in _FLAGS}
@@ -106,9 +107,9 @@ class Groups(object):
         for name, (key, place) in self.keys.items():
             value = self._starts[name] = self._first(name)
             if place is None:
-                defaults[key] = value
+                defaults[key] = self._stored(name, value)
             else:
-                tuples.setdefault(key, {})[place] = value
+                tuples.setdefault(key, {})[place] = self._stored(name, value)
         for key, values in tuples.items():
             defaults[key] = tuple(values[place] for place in sorted(values))
         return defaults
@@ -188,7 +189,12 @@ class Groups(object):
 
     def _raw(self, group, name):
         key, place = self.keys[name]
-        return group[key] if place is None else group[key][place]
+        value = group[key] if place is None else group[key][place]
+        return self._none[name] if value is None and name in self._none else value
+
+    def _stored(self, name, value):
+        """Returns what a group holds for a hyper's value."""
+        return None if isinstance(value, float) and name in self._none and value == self._none[name] else value
 
     def _checked_shown(self, group, name, value):
         """Returns what a schedule or function gave last, which the group has. Raises HyperValueError if it was set."""
@@ -210,6 +216,7 @@ class Groups(object):
 
     def _put(self, group, name, value):
         key, place = self.keys[name]
+        value = self._stored(name, value)
         if place is None:
             group[key] = value
         else:
@@ -270,11 +277,11 @@ class Groups(object):
     def native_defaults(self):
         return vars(self.bound.native).get("defaults", {})
 
-    def why_different(self, groups):
-        """Returns why a State would not have all hypers; None if the groups have the same."""
-        for name in self.keys:
+    def differing(self):
+        """Returns {flat hyper: its values} of those that are not the same in all groups."""
+        found, groups = {}, self.bound.native.param_groups
+        for name in set(self.keys) - self._decides:
             values = [self._raw(group, name) for group in groups]
             if any(value is not values[0] and value != values[0] for value in values):
-                return "its parameter groups have different values of {} ({}), and a state holds one".format(
-                    self.keys[name][0], ", ".join(map(str, values)))
-        return None
+                found[name] = values
+        return found

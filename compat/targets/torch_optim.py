@@ -202,7 +202,7 @@ class TorchAdapter(InOneProcess):
         return None
 
     def not_carried(self):
-        return self.state.why_unequal() or self.groups.why_different(self.native.param_groups)
+        return self.state.why_unequal()
 
     # Copies.
 
