@@ -9,6 +9,7 @@ from formulas import formula
 
 SECTION = re.compile(r"(Args|Class attributes|Returns|Raises|Yields|Attributes|Advice|Note|Example|Examples):$")
 URL = re.compile(r"(?<![<\"`])(https?://(?:[^\s()>,;\"]|\([^\s()]*\))*[^\s()>,;\".:])")
+LISTS = ("Args", "Raises", "Attributes", "Class attributes")
 # What a reader would type: `v_hat := max(v_hat, v)`, `sparse="rows"`, `beta_1`, `tf.train`.
 OPERAND = r"(?:\w+(?:\.\d+)?(?:\([^()]*\))?|\([^()]*\))"
 TYPED = re.compile(
@@ -29,7 +30,7 @@ def markdown(text, level):
         if section:
             title = {"Args": "Arguments"}.get(section, section)
             blocks.append("{} {}".format("#" * level, title) if level else "**{}**".format(title))
-        blocks += _list(items(body)) if section in ("Args", "Raises", "Attributes", "Class attributes") else _blocks(body)
+        blocks += _list(items(body)) if section in LISTS else _blocks(body)
     return "\n\n".join(blocks) + "\n"
 
 
