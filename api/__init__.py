@@ -84,7 +84,7 @@ from everstep.optimizers.wrappers import (
     stochastic_weight_averaging,
 )
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 
 def _check(definition):
@@ -114,7 +114,7 @@ def custom_objects(module):
         `{name: class}`, with every spelling that loaders look up: `Adam`, `adam`, `everstep>Adam`.
 
     Raises:
-        TargetError: the module speaks no known API.
+        TargetError: the module has no optimizer API that everstep knows.
 
     >>> import numpy, everstep
     >>> everstep.custom_objects(numpy)["everstep>Adam"].__name__
@@ -139,7 +139,7 @@ def register(module):
         module: the module you train with, as for `bind`.
 
     Raises:
-        TargetError: the module speaks no known API.
+        TargetError: the module has no optimizer API that everstep knows.
         UnsupportedError: the API has no files that name an optimizer (tf.train, numpy).
     """
     for each in _native_classes(module):

@@ -37,10 +37,9 @@ def main(arguments=None):
     """Runs one command. Without a command it prints the help.
 
     Returns:
-        The exit code: 0; 1 if `doctor` finds a broken package, `verify` a damaged file, `port` no definition, or
-        `scan` what --fail-on names; 2 for a wrong call or a file that is not there; 130 if the user interrupts it. It
-        is 0 too if the reader has enough, as in
-        `everstep list | head -1`.
+        The exit code. 0: the command did what was asked, or the reader closed the pipe, as in `everstep list | head
+        -1`. 1: `doctor` found a broken package, `verify` a damaged file, `port` no definition, or `scan` what
+        --fail-on names. 2: the call is wrong, or a file is not there. 130: the user interrupted it.
     """
     parser = argument_parser()
     try:
@@ -88,24 +87,32 @@ def complain(error):
     print(painted("everstep:", RED, sys.stderr) + printable(" {}".format(error), sys.stderr), file=sys.stderr)
 
 
+class ShowVersion(argparse.Action):
+    """Prints the version to the output; argparse on Python 2 prints it where errors go."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        print("everstep " + __version__)
+        parser.exit()
+
+
 def argument_parser():
     """Returns the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="everstep", description="Write an optimizer once, run it on every TensorFlow and Keras."
     )
-    parser.add_argument("--version", action="version", version="everstep " + __version__)
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     look = commands.add_parser("doctor", help="show what is installed, and the optimizer API of each module")
     look.add_argument("--verbose", action="store_true", help="also show how updates can run here, see docs/speed.md")
     add_json(look)
     look.set_defaults(run=show_installed)
-    look = commands.add_parser("list", help="list all definitions and schedules, or those that have a word")
+    look = commands.add_parser("list", help="list definitions and schedules: all, or those in which a word occurs")
     look.add_argument("word", nargs="?", metavar="WORD", help="a part of a name, a family or a description")
     add_json(look)
     look.set_defaults(run=lambda options: list_definitions(options.json, options.word))
     look = commands.add_parser("show", help="show a definition: formula, arguments, slots; or recipes")
-    look.add_argument("name", metavar="NAME", help="of a definition, wrapper, schedule or stock optimizer; or: recipes")
-    drawn = "draw it with matplotlib into FILE, or NAME.png: a descent; of a schedule with arguments its values"
+    look.add_argument("name", metavar="NAME", help="a definition, wrapper, schedule or stock optimizer; or: recipes")
+    drawn = "draw with matplotlib into FILE or NAME.png how a definition descends, or the values of a schedule"
     look.add_argument("--plot", nargs="?", const="", metavar="FILE", help=drawn)
     add_json(look)
     look.set_defaults(run=show_or_plot)
@@ -113,33 +120,33 @@ def argument_parser():
     look.add_argument("file", metavar="FILE", help="the file; of a TensorFlow checkpoint the path without .index")
     add_reading(look)
     look.set_defaults(run=inspect_file)
-    look = commands.add_parser("verify", help="read a file as a whole, and compare its checksums")
+    look = commands.add_parser("verify", help="read a whole file, and compare its checksums")
     look.add_argument("file", metavar="FILE", help="the file, as for inspect")
     add_max_bytes(look)
     add_json(look)
     look.set_defaults(run=verify_file)
-    convert = commands.add_parser("convert", help="write an optimizer state to a file of another format, or without it")
+    convert = commands.add_parser("convert", help="write a file's optimizer state in another format, or leave it out")
     convert.add_argument("source", metavar="SRC", help="the file to read, as for inspect")
     convert.add_argument("target", metavar="DST", help="the file to write")
     form = convert.add_mutually_exclusive_group(required=True)
     form.add_argument("--to", metavar="FORMAT", help=", ".join(WRITTEN))
-    without = "copy SRC without what its optimizer keeps there, in the same format"
+    without = "copy SRC in the same format, without its optimizer state"
     form.add_argument("--without-optimizer", action="store_true", help=without)
     add_reading(convert)
     convert.add_argument("--template", metavar="FILE", help="for Keras's formats: a file with the model and optimizer")
-    ours = "for tf-saver: name slots as everstep does; for keras-weights-h5: the template is of an everstep optimizer"
+    ours = "tf-saver: name slots as everstep does; keras-weights-h5: an everstep optimizer wrote the template"
     convert.add_argument("--ours", action="store_true", help=ours)
     rename = "rename variables: OLD is a regular expression for the whole name in SRC, NEW the name in DST"
     convert.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help=rename)
     convert.add_argument("--by-order", action="store_true", help="match variables by their order if no name matches")
     convert.add_argument("--dry-run", action="store_true", help="read and match, but write nothing")
     convert.set_defaults(run=lambda options: (strip_file if options.without_optimizer else convert_file)(options))
-    ported = commands.add_parser("port", help="write somebody's optimizer as a definition, and compare both")
+    ported = commands.add_parser("port", help="write an existing optimizer class as a definition, and compare both")
     ported.add_argument("optimizer", metavar="MODULE:CLASS", help="the class, or a function of keywords that makes it")
-    ported.add_argument("--api", help="what it has to be of: tf.train, tf.keras, keras, or a target of doctor")
+    ported.add_argument("--api", help="fail if it is of another API: tf.train, tf.keras, keras, or a target of doctor")
     given = "an argument of its constructor, a Python literal or text; numbers become hypers"
     ported.add_argument("-a", "--argument", action="append", default=[], metavar="NAME=VALUE", help=given)
-    rows = "exact, rows or variable_rows, if it does something else with sparse gradients"
+    rows = "what to do with sparse gradients: exact, rows or variable_rows; needed if the original does none of them"
     ported.add_argument("--sparse", choices=("exact", "rows", "variable_rows"), help=rows)
     ported.add_argument("-o", "--output", metavar="FILE", help="write the definition to a new file, not to stdout")
     ported.add_argument("--test", action="store_true", help="write a test of it too, with numbers of the original")
@@ -148,7 +155,7 @@ def argument_parser():
     scan_report.add_arguments(scanned)
     cells = commands.add_parser("matrix", help="versions that install together; tests of your project in all of them")
     matrix_commands.add_commands(cells)
-    package = commands.add_parser("new", help="write a package with an optimizer of yours, tested on every API")
+    package = commands.add_parser("new", help="write a package with your own optimizer, tested on every API")
     package.add_argument("package", metavar="PACKAGE", help="its name, such as my-optimizer")
     package.set_defaults(run=new_package)
     shell = commands.add_parser("completion", help="print a script that completes commands in bash, zsh or fish")
@@ -186,6 +193,9 @@ def show_installed(options):
         return 1 if any(package.broken for package in packages) else 0
     rows = [(package.name, package.version or package.broken or "not installed") for package in packages]
     print_table("INSTALLED VERSION", [("everstep", __version__)] + rows)
+    if any(package.broken for package in packages):
+        print("\nA package that does not import may need older or newer ones beside it. `everstep matrix pins "
+              "tensorflow==2.10`, for example, prints versions that work together.")
     print()
     print_table("MODULE TARGET WHY", [(row.module, row.target or "none", row.why) for row in modules])
     print("\n{}.".format(WHAT_WORKS))
@@ -216,8 +226,8 @@ def add_reading(command):
     command.add_argument("--optimizer", help=optimizer)
     updates = "the number of updates so far, if the file does not hold it, or the name of the array that does"
     command.add_argument("--updates", type=number_or_name, help=updates)
-    command.add_argument("--scope", help="the place in the file of the optimizer that is meant, if there are several")
-    slot = "the names of a slot of an optimizer written by hand: m={var}/adam_m; --optimizer is then a definition"
+    command.add_argument("--scope", help="which optimizer to read, if the file has several: its place in the file")
+    slot = "names of the slots of your own optimizer class: m={var}/adam_m; --optimizer is then a definition"
     command.add_argument("--slot", action="append", metavar="SLOT=NAME", help=slot)
     command.add_argument("--learning-rate", type=float, help="the rate when the file was written, to rescale momentum")
     command.add_argument("--variables", help="the names of the trained variables in order: A,B,C")
@@ -341,7 +351,7 @@ def strip_file(options):
     """Writes a copy of a file without its optimizer, and prints what is left out."""
     refused = [name for name in ("template", "ours", "rename", "by_order") if getattr(options, name)]
     if refused:
-        raise ConfigError("--without-optimizer copies a file as it is, so --{} says nothing there".format(
+        raise ConfigError("--without-optimizer copies a file as it is, so --{} has no effect with it".format(
             refused[0].replace("_", "-")))
     keywords = reading(options)
     max_bytes = keywords.pop("max_bytes")

@@ -109,9 +109,9 @@ class CheckError(EverstepError, AssertionError):
 
 
 class StateWarning(UserWarning):
-    """A framework's loader or copy went on, as it does with stock, where a part of an optimizer's state did not arrive.
+    """A framework's loader or copy left out a part of an optimizer's state and went on, as it does with stock.
 
-    The message says what, why, and the line that carries it.
+    The message says what was left out, why, and which line restores it.
 
     >>> import warnings, everstep
     >>> warnings.simplefilter("error", everstep.StateWarning)    # a program that wants an error instead

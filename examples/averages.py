@@ -1,10 +1,11 @@
 # runs in: py310-tf2.11
 """Moving averages and stochastic weight averaging, saved and evaluated.
 
-At a high rate and with small batches, weights go round the minimum. Their average is near it. Two wrappers average
-while training goes on: `moving_average` forgets old weights (EMA), `stochastic_weight_averaging` counts all from some
-update on (SWA). Here both start from one run of SGD on handwritten digits; the test loss of every epoch is that of the
-weights as they train, and that of the averages inside of `with everstep.averaged(...)`.
+At a high rate and with small batches, the weights move around the minimum, and their average is near it. Two wrappers
+average while training goes on: `moving_average` forgets old weights (EMA), and `stochastic_weight_averaging` counts all
+weights from some update on (SWA). Here both start from the same run of SGD on handwritten digits. After every epoch the
+script computes two test losses: that of the weights as they train, and, inside of `with everstep.averaged(...)`, that
+of the averages.
 
 `everstep.average_checkpoint` saves the averages, as AverageModelCheckpoint of TensorFlow Addons did, and
 `everstep.log_training` adds the learning rate and norms to the history.

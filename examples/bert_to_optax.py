@@ -3,14 +3,15 @@
 
 The run is that of [BERT goes on in PyTorch](bert_to_torch.md): a small BERT that the model and the optimizer class of
 bert-tensorflow pre-trained on TF 1.15 and Python 3.7, stopped after 60 steps. Here it goes on in a model written with
-`jax.numpy` alone. What `from_native` made of BERT's class is in the state; it is bound to optax.
+`jax.numpy` alone. The state has the definition that `from_native` made of BERT's class, and this script binds that
+definition to optax.
 
 The parameters are a tree with BERT's own names: a variable `bert/pooler/dense/kernel` is the leaf at that path. So the
 state needs no new names and no other axes. Dropout is off and the batches are the same, so that what is left is
 rounding. A run that goes on with the weights alone is drawn, too.
 
-The bias of a key in an attention has no effect: softmax cancels it. So its gradient is rounding alone, which Adam
-divides by itself, and those biases are compared apart.
+The bias of a key in an attention has no effect, because softmax cancels it. So its gradient is only rounding, which
+Adam divides by itself. These biases are therefore compared separately.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -8,13 +8,13 @@ run that goes on with the weights alone is drawn, too.
 
 On TF 1.15 this script is the old program. It saves its checkpoint, from which everstep reads the state, and goes on
 itself for comparison. Both are kept in [data](data/README.txt). In PyTorch the state gets the names and axes of the
-other model, and what `from_native` makes of BERT's class is bound to `torch.optim`. Dropout is off and the batches are
-the same, so that what is left is rounding. Three settings of the two models differ by default: torch has another gelu,
-does not train the embedding of token 0 (`padding_idx`), and BERT's own training operation may count a step before it
-reads the rate.
+other model, and the definition that `from_native` makes of BERT's class is bound to `torch.optim`. Dropout is off and
+the batches are the same, so the remaining differences are rounding. The two models differ by default in three things:
+torch has another gelu, torch does not train the embedding of token 0 (`padding_idx`), and BERT's own training operation
+may count a step before it reads the rate.
 
-The bias of a key in an attention has no effect: softmax cancels it. So its gradient is rounding alone, which Adam
-divides by itself, and those biases are compared apart.
+The bias of a key in an attention has no effect, because softmax cancels it. So its gradient is only rounding, which
+Adam divides by itself. These biases are therefore compared separately.
 """
 from __future__ import absolute_import, division, print_function
 

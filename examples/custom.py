@@ -1,13 +1,14 @@
 # runs in: py37-tf1.15-k2.3, py313-tf2.21-tfk
 """A custom optimizer is written once, and tested on five APIs.
 
-`Calm` is momentum that brakes: where a gradient points against the velocity, the velocity is halved first. The class is
+`Calm` is momentum that brakes: if a gradient points against the velocity, the velocity is halved first. The class has
 its rule and nothing else. The script trains a small classifier of handwritten digits with it, on NumPy and on each
 optimizer API that is installed, with the same batches, and compares the weights. TF 1.15 has three APIs in one process:
 `tf.train`, the `get_updates` classes of Keras 2.3, and the OptimizerV2 of `tf.keras`. TF 2.21 has four: `tf.train`
-again, OptimizerV2 and new-style optimizers in `tf_keras`, and Keras 3. All of them agree to rounding, with one class.
+again, OptimizerV2 and new-style optimizers in `tf_keras`, and Keras 3. One class trains on all of them, and the weights
+agree to rounding.
 
-To carry such a test into a project of yours, see [Test your own project](../docs/test_your_project.md).
+To write such a test for your own project, see [Test your own project](../docs/test_your_project.md).
 """
 from __future__ import absolute_import, division, print_function
 

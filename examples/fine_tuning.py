@@ -3,14 +3,14 @@
 
 A batch of 64 may need more memory than there is. `everstep.accumulate` takes four batches of 16, and updates once. The
 rule is that of BERT's `create_optimizer`: Adam without bias correction, a rate that warms up and then decays, weight
-decay without biases and normalization, and clipping by the global norm. All of these belong to an update, not to a
-batch: `clip` inside of `accumulate` clips the mean of four gradients, and the schedule counts updates. `global_step`
-counts batches.
+decay that leaves out biases and normalization, and clipping by the global norm. All of these apply once for each
+update, not for each batch: `clip` inside of `accumulate` clips the mean of four gradients, and the schedule counts
+updates. `global_step` counts batches.
 
 The model is BERT's own code (`bert-tensorflow`), but small: two layers of 32 units. Nothing is downloaded, so the
 checkpoint that both runs start from has random weights; with Google's checkpoints the lines are the same. Dropout is
-off, because two sizes of batches cannot draw the same noise. A text has words of two topics, and the question is which
-topic has more. After 40 updates, weights are the same to rounding.
+off, because batches of two sizes cannot draw the same noise. A text has words of two topics, and the model has to say
+which topic has more. After 40 updates, the weights are the same to rounding.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -1,13 +1,14 @@
 # runs in: py312-tf2.16
 """A project on TensorFlow Addons moves to TF 2.16.
 
-TensorFlow Addons ended with TF 2.15, and its optimizers do not work with Keras 3. The old program, for TF 2.10, is in
-`with_addons`: AdamW of Addons in its MovingAverage, and an AverageModelCheckpoint. The new one is in `with_everstep`.
-Its lines run on any Keras from TF 1.4 on: here on TF 2.16 and Keras 3.
+TensorFlow Addons ended with TF 2.15, and its optimizers do not work with Keras 3. The function `with_addons` has the
+old program, for TF 2.10: Addons' AdamW inside its MovingAverage, and an AverageModelCheckpoint. `with_everstep` has the
+new one. Its lines run on any Keras from TF 1.4 on: here on TF 2.16 and Keras 3.
 
-The script runs the old one where Addons are installed, and the new one elsewhere. The numbers of the old one are kept
-in [data](data/README.txt), so that the new one compares itself. Losses, the weights and the averaged weights in the
-file are the same to rounding. [Recipes](../api/recipes.md#replace-tensorflow-addons) list the other names of Addons.
+The script runs the old program if Addons is installed, and otherwise the new one. The numbers of the old program are
+kept in [data](data/README.txt), and the new program compares its own with them. The losses, the weights and the
+averaged weights in the file are the same to rounding. The [recipes](../api/recipes.md#replace-tensorflow-addons) list
+the other names of Addons.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -1,13 +1,13 @@
 # runs in: py39-tf2.8
 """A GAN with two optimizers.
 
-A generator turns noise into points of the plane, and a discriminator tells them from real ones. Each has an optimizer
-of its own: `bind` twice, with a `name` that keeps them apart in files. An optimizer has slots and a count of updates
-for the variables that it is given, and for no others.
+A generator turns noise into points of the plane, and a discriminator tells them from real ones. Each has its own
+optimizer: call `bind` twice, with a `name` that keeps them apart in files. An optimizer has slots and a count of
+updates only for the variables that you give it.
 
-The generator of a GAN goes round its goal, so people sample from a moving average of its weights. That is a wrapper
-around the rule of one of the two; the discriminator knows nothing of it. `everstep.averaged` puts the averages into the
-generator while points are drawn. The real points lie on a ring.
+The generator of a GAN moves around its goal, so people sample from a moving average of its weights. Here a wrapper
+around the generator's rule keeps that average; the discriminator's rule has none. `everstep.averaged` puts the averages
+into the generator while points are drawn. The real points lie on a ring.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -1,13 +1,14 @@
 # runs in: py311-k3torch
 """Each layer has its rate: a pre-trained layer is fine-tuned.
 
-A network learns to read handwritten digits from a thousand images. Its first layer is then taken for another question,
-is the digit odd?, with a new last layer and only twenty images that have the answer. The new layer has all to learn and
-takes a high rate. At the same rate the old layer forgets what it knew.
+A network learns to read handwritten digits from a thousand images. Its first layer is then used for another question,
+is the digit odd?, with a new last layer and only twenty images that have the answer. The new layer has everything to
+learn and needs a high rate. At that rate the old layer forgets what it knew.
 
-`learning_rate_multipliers` gives the old layer a tenth of the others' rate, and there is one learning rate, as before.
-`partition` gives it an optimizer of its own, with a rate of its own that callbacks set: here it is frozen for ten
-epochs, and then trains at a tenth. A partition with the tenth from the start is the same as the multipliers.
+`learning_rate_multipliers` gives the old layer a tenth of the rate of the others, and the optimizer still has one
+learning rate. `partition` gives the old layer its own optimizer, whose rate callbacks can set: here the layer is frozen
+for ten epochs, and then trains at a tenth. If a partition trains it at a tenth from the start, the result is the same
+as with the multipliers.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -2,17 +2,17 @@
 """A checkpoint of TF 1.4 goes on in Keras 3, on TensorFlow, JAX and torch.
 
 A run that stock `tf.train.AdamOptimizer` began on TF 1.4 and Python 2.7 goes on in Keras 3 as if it had never stopped:
-weights, moments and the count of updates come out of its checkpoint. `everstep.read_checkpoint` needs a TensorFlow,
-any from 1.4 on; the file that `state.save` writes needs NumPy alone, so JAX and torch read it without TensorFlow.
+weights, moments and the count of updates come from its checkpoint. `everstep.read_checkpoint` needs some TensorFlow
+from 1.4 on. To read the file that `state.save` writes you need only NumPy, so JAX and torch read it without TensorFlow.
 
-The model reads handwritten digits as 64 words, one for each pixel and its grey, and embeds them. So gradients of the
-table are sparse on TensorFlow: a batch has a part of the 1,088 rows. On JAX and torch they are dense, with zeros for
-the others. That is the same training: stock Adam of TF 1 moves the rows that a batch lacks too, by their old moments.
-An optimizer that leaves them where they are (`sparse="rows"`, as Momentum of `tf.train`) refuses to run there, unless
-`dense_ok=True` accepts the difference.
+The model reads handwritten digits as 64 words, one for each pixel and its shade of grey, and embeds them. So the
+gradients of the table are sparse on TensorFlow: a batch has only some of the 1,088 rows. On JAX and torch they are
+dense, with zeros for the other rows. The training is the same, because stock Adam of TF 1 also moves the rows that are
+not in a batch, by their old moments. Some optimizers leave these rows where they are (`sparse="rows"`, such as Momentum
+of `tf.train`). They refuse to run on JAX and torch unless `dense_ok=True` accepts the difference.
 
-On TF 1.4 this script is the old program. It saves its checkpoint, then goes on itself for comparison. On Keras 3 it
-continues from what the old one saved, kept in [data](data/README.txt), and compares.
+On TF 1.4 this script is the old program. It saves its checkpoint, and then goes on itself for comparison. On Keras 3 it
+continues from the file that the old program saved, which is kept in [data](data/README.txt), and compares the weights.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -1,10 +1,11 @@
 # runs in: py311-tf2.15
 """A recommender with a million rows, and lazy Adam that is exact.
 
-Adam moves every row of a table at every step, because its moments decay: a step costs the whole table, here a million
-items. `LazyAdam` touches the rows of the batch alone, which is fast but trains something else: a rare item misses
-hundreds of small moves. With `sparse="catch_up"` a step costs what its rows cost too, and a row takes the moves that it
-missed when it is next read. `flush` brings all rows up to date in the end, before weights are saved or compared.
+Adam moves every row of a table at every step, because its moments decay: a step costs as much as the whole table, here
+a million items. `LazyAdam` touches only the rows of the batch. That is fast, but it trains something else: a rare item
+misses hundreds of small moves. With `sparse="catch_up"` a step also costs only what its rows cost, and a row takes the
+moves that it missed when it is next read. At the end `flush` brings all rows up to date, before weights are saved or
+compared.
 
 The script trains the same model three times, on ratings whose items are as unequal as real ones (Zipf's law), and
 prints the time of a step and how far the weights are from those of plain Adam.

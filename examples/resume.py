@@ -1,14 +1,15 @@
 # runs in: py38-tf2.4
 """Resuming after a crash, bit for bit.
 
-A process that dies in the middle of training loses nothing but the steps since the last save. `everstep.capture` takes
-weights, slots and counters every few batches, and `State.save` writes a file beside and renames it: it is whole or old,
-never half. The file also has the weights, so it is all that a new process needs, on this API or another.
+A process that dies in the middle of training loses only the steps since the last save. `everstep.capture` takes
+weights, slots and counters every few batches. `State.save` writes a temporary file and renames it, so the file under
+its name is always complete: either the new one or the old one. It also has the weights, so a new process needs nothing
+else, on this API or another.
 
 The script trains three times: once without a crash; once in a process that is killed with SIGKILL in the middle of the
 third epoch; and once more in a new process, which goes on from the file. The learning rate follows a schedule, Adam has
-its bias corrections, and gradients are accumulated over two batches, so each wrong counter would show. The weights at
-the end are the same bits.
+its bias corrections, and gradients are accumulated over two batches, so every wrong counter would show. At the end the
+weights are equal, bit for bit.
 """
 from __future__ import absolute_import, division, print_function
 

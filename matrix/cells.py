@@ -18,6 +18,8 @@ sys.path.append(KIT)  # at the end: its names hide nobody's
 # The tools and tests have these from here.
 from cell_table import RawConfigParser, matches, read, sections  # noqa: E402, F401
 
+NOTEBOOKS = "py313-tf2.21-tfk"  # the cell that runs the notebooks of notebooks.py
+
 APIS = (  # the default one of TensorFlow, and the first version where it is
     ("keras3 on tensorflow", (2, 16)), ("update_step", (2, 11)), ("optimizer_v2", (1, 14)), ("get_updates", (1, 4)))
 

@@ -18,6 +18,8 @@ OWN_ENV = [u"EVERSTEP_CELL = {env_name}",
            u"EVERSTEP_TABLE = {work_dir}/results/{env_name}.json"]
 PASS_ENV = [u"# The tests read EVERSTEP_FULL and others.", u"pass_env = EVERSTEP_*"]
 LINT = [u"ruff check --output-format concise", u"python matrix/link_farm.py", u"mypy", u"python tests/typing/check.py"]
+# Of the cell that runs the notebooks. They are no pins of cells.ini, which other people's projects install.
+NOTEBOOKS = [u"python {env:EVERSTEP_PIP:-m pip} install nbformat==5.11.1 nbclient==0.11.0 ipykernel==7.4.0"]
 SITE = [u'python website/build.py --to "{env_dir}/site"', u'python website/browser_check.py "{env_dir}/site"']
 
 BENCHMARKS = u"""
@@ -45,7 +47,8 @@ def generated():
         commands = {"lint": LINT, "site": SITE}.get(cell.kind, [])
         if cell.tests:
             commands = [u"%s %s {posargs}" % (tox_files.PYTEST, cell.tests)]
-        tox.append(tox_files.cell_section(cell, commands, more=[u"ignore_errors = true"] * (cell.kind == "lint")))
+        tox.append(tox_files.cell_section(cell, commands, before=NOTEBOOKS if cell.name == cells.NOTEBOOKS else [],
+                                          more=[u"ignore_errors = true"] * (cell.kind == "lint")))
         files[os.path.join(CONSTRAINTS, cell.name + ".txt")] = tox_files.constraints(cell, head)
     tox.append(BENCHMARKS)
     files[os.path.join(ROOT, "tox.ini")] = u"".join(tox)

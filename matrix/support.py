@@ -5,6 +5,7 @@ import re
 import sys
 
 from everstep.compat.targets import detect
+from everstep.errors import DefinitionError, UnsupportedMemberError
 
 README = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "README.md")
 START, END = "<!-- support table: do not edit", "<!-- end of support table -->"
@@ -14,10 +15,17 @@ def table():
     rows = ["| you train with (target) | does not support |", "| --- | --- |"]
     for target in detect.TARGETS + (detect.ARRAYS,):
         adapter_class = detect.load(target)
-        unsupported = ", ".join(each.what for each in adapter_class.unsupported)
+        unsupported = ", ".join(_shown(each) for each in adapter_class.unsupported)
         works_on = re.sub(r"\btf[._][\w.]*\w|\btorch\.optim", r"`\g<0>`", adapter_class.works_on)
         rows.append("| {} ({}) | {} |".format(works_on, target.name, unsupported))
     return "\n".join(rows)
+
+
+def _shown(item):
+    """Returns an item for the table: members and keywords as code, other features in words."""
+    if issubclass(item.error, UnsupportedMemberError):
+        return "`{}`".format(item.what)
+    return "`{}=`".format(item.what) if item.error is DefinitionError else item.what
 
 
 def renewed(text):

@@ -92,6 +92,8 @@ class Adafactor(Definition):
     relative_step: Option[bool]
     scale_parameter: Option[bool]
     factored: Option[bool]
+    epsilon_floor: Option[bool]
+    variable_dtype: Option[str]
     rows: Slot
     columns: Slot
     v: Slot
@@ -105,6 +107,8 @@ class Adafactor(Definition):
         relative_step: bool = True,
         scale_parameter: bool = True,
         factored: bool = True,
+        epsilon_floor: bool = False,
+        variable_dtype: str = "float32",
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -182,8 +186,8 @@ class Adam(Definition):
         epsilon: HyperValue = 1e-07,
         amsgrad: bool = False,
         bias_correction: bool = True,
-        corrected_root: bool = False,
         *,
+        corrected_root: bool = False,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
     ) -> None: ...
@@ -268,10 +272,10 @@ class AdamW(Adam):
         epsilon: HyperValue = 1e-07,
         amsgrad: bool = False,
         bias_correction: bool = True,
-        corrected_root: bool = False,
         weight_decay: HyperValue = 0.004,
         decay_times_rate: bool = True,
         *,
+        corrected_root: bool = False,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
     ) -> None: ...
@@ -404,6 +408,25 @@ class APOLLO(Definition):
         seed: int = 0,
         variable: str = "",
         side: Literal["columns", "rows", "none"] = "none",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class ASGD(Definition):
+    learning_rate: Hyper
+    lambd: Hyper
+    alpha: Hyper
+    t0: Hyper
+    average: Slot
+    eta: Slot
+    mu: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        lambd: HyperValue = 0.0001,
+        alpha: HyperValue = 0.75,
+        t0: HyperValue = 1000000.0,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
@@ -951,6 +974,26 @@ class RMSprop(Definition):
         dense_ok: bool = False,
     ) -> None: ...
 
+class Rprop(Definition):
+    learning_rate: Hyper
+    eta_minus: Hyper
+    eta_plus: Hyper
+    step_size_min: Hyper
+    step_size_max: Hyper
+    previous_grad: Slot
+    step_size: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        eta_minus: HyperValue = 0.5,
+        eta_plus: HyperValue = 1.2,
+        step_size_min: HyperValue = 1e-06,
+        step_size_max: HyperValue = 50.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
 class ScheduleFreeAdamW(Definition):
     learning_rate: Hyper
     beta_1: Hyper
@@ -997,8 +1040,8 @@ class SGD(Definition):
         momentum: HyperValue = 0.0,
         nesterov: bool = False,
         rate_in_velocity: bool = True,
-        dampening: float = 0.0,
         *,
+        dampening: float = 0.0,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
     ) -> None: ...
@@ -1012,10 +1055,10 @@ class SGDW(SGD):
         momentum: HyperValue = 0.0,
         nesterov: bool = False,
         rate_in_velocity: bool = True,
-        dampening: float = 0.0,
         weight_decay: HyperValue = 0.004,
         decay_times_rate: bool = True,
         *,
+        dampening: float = 0.0,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,
     ) -> None: ...
@@ -1164,6 +1207,7 @@ class Yogi(Definition):
 __all__ = [
     "ADOPT",
     "APOLLO",
+    "ASGD",
     "Accumulate",
     "AdEMAMix",
     "AdaBelief",
@@ -1217,6 +1261,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "RateDecay",
+    "Rprop",
     "SGD",
     "SGDW",
     "SOAP",

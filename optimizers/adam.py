@@ -65,6 +65,7 @@ class Adam(Definition):
     amsgrad = option(False)
     bias_correction = option(True)
     corrected_root = option(False)
+    without_position = ("corrected_root",)
     m = slot()
     v = slot()
     v_hat = slot(when="amsgrad")

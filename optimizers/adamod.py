@@ -21,8 +21,9 @@ class AdaMod(Definition):
     | pytorch-optimizer           | beta_3=0.9999                                                               |
 
     Advice:
-        The average starts from 0, so that training warms up without a schedule: for longer, the nearer beta_3 is to 1.
-        For Transformers the authors take a beta_3 of 0.999 to 0.9999 (https://github.com/lancopku/AdaMod).
+        The average starts from 0, so training warms up without a schedule. The nearer beta_3 is to 1, the longer the
+        warm-up takes. For Transformers the authors use a beta_3 of 0.999 to 0.9999
+        (https://github.com/lancopku/AdaMod).
 
     Args:
         learning_rate: A float, tensor, callable or schedule. Default 0.001.

@@ -24,8 +24,8 @@ class AdEMAMix(Definition):
 
     Advice:
         The authors' example has alpha=8, a weight decay of 0.1, and both warm-ups as long as the whole training
-        (https://github.com/apple/ml-ademamix). The default beta_3 averages over 10,000 updates: lower it for shorter
-        training, such as to 0.999.
+        (https://github.com/apple/ml-ademamix). The default beta_3 averages over 10,000 updates. For shorter training
+        lower it, for example to 0.999.
 
     Args:
         learning_rate: A float, tensor, callable or schedule. Default 0.001.

@@ -24,7 +24,7 @@ class CAME(Definition):
     | the authors' code           | the defaults with a learning_rate                                           |
     | pytorch-optimizer           | the defaults                                                                |
 
-    Sparse gradients: as Adafactor, dense, because a variable's mean needs all of its rows.
+    A sparse gradient is made dense, as in Adafactor, because a variable's mean needs all of its rows.
 
     Advice:
         For BERT, GPT-2 and T5, the authors keep the default betas and epsilons, and take a rate near AdamW's

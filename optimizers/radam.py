@@ -15,9 +15,10 @@ class RAdam(Definition):
     var := var - learning_rate * (direction + weight_decay * var)
 
     In float32 this form of length loses all its digits (1999 - 1998 at first, with the defaults). It is therefore
-    computed as 2 * ages_sum / weights_sum - 1, which is equal, from two scalars that all variables share: weights_sum
-    := 1 + beta_2 * weights_sum;  ages_sum := weights_sum + beta_2 * ages_sum TensorFlow Addons computes the first form
-    in the variable's dtype, which makes it wrong by 1e-5. For its built-in warm-up, give learning_rate a schedule.
+    computed as 2 * ages_sum / weights_sum - 1, which is equal. All variables share these two scalars:
+    weights_sum := 1 + beta_2 * weights_sum;  ages_sum := weights_sum + beta_2 * ages_sum.
+    TensorFlow Addons computes the first form in the variable's dtype, so its result is off by 1e-5. For its built-in
+    warm-up, give learning_rate a schedule.
 
     With amsgrad, v_hat := max(v_hat, v) replaces v in the root. The threshold is 4 in the paper and 5 in the authors'
     code. Defaults are those of TensorFlow Addons.

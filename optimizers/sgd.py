@@ -56,6 +56,7 @@ class SGD(Definition):
     nesterov = option(False)
     rate_in_velocity = option(True)
     dampening = option(0.0, minimum=0, maximum=1)
+    without_position = ("dampening",)
     velocity = slot(when="momentum")
 
     @property

@@ -26,7 +26,7 @@ class SophiaH(Definition):
     |                             | which 0.999 is as slow                                                      |
     | pytorch-optimizer           | gamma=p, epsilon=p * eps and learning_rate=p * lr, with update_period=1     |
 
-    Sparse gradients: "exact" alone, because a row may have a gradient at one of the two points only.
+    Only sparse="exact" is allowed, because a row may have a gradient at only one of the two points.
 
     Advice:
         Take 0.8 times AdamW's learning rate, and a weight decay of 0.2. Set gamma so that in 10% to 50% of the elements
@@ -42,7 +42,7 @@ class SophiaH(Definition):
         weight_decay: Each update subtracts learning_rate * weight_decay * var. Default 0.
         distance: The distance to the second point, as a factor of u, more than 0. Default 0.001.
         noise: "normal" or "signs". Default "normal".
-        seed: Which noise. Default 0.
+        seed: A whole number; another seed gives other noise. Default 0.
         variable: Set by everstep: the variable's name, so that each has noise of its own. Default "".
 
     >>> import numpy, everstep

@@ -295,7 +295,8 @@ def asynchronous():
 
     addresses = [address.split(",") for address in os.environ["ADDRESSES"].split(" ")]
     spec = tf.train.ClusterSpec(dict(zip(("ps", "worker", "chief"), addresses)))
-    threads = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)  # else workers wait for one another's threads
+    # otherwise workers would wait for each other's threads
+    threads = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)
     servers = [tf.distribute.Server(spec, job_name=job, task_index=index, protocol="grpc", config=threads)
                for job in ("ps", "worker") for index in range(2)]
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")

@@ -42,9 +42,9 @@ from everstep import cli
 from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract import Definition
 
-faulthandler = optional("faulthandler")  # not in Python 2
+faulthandler = optional("faulthandler")  # Python 2 does not have this module
 MEGABYTE = 1 << 20
-SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # every file that is saved waits for its disk
+SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # because every saved file waits for its disk
 LIMIT_SECONDS, LIMIT_BYTES = 20.0, 512 * MEGABYTE
 GOOD, HARMLESS = ("read", "refused"), ("read", "refused", "crash in library", "hang in library")
 KINDS = ("read", "refused", "foreign", "wrong", "memory", "hang", "crash in ours", "crash in library",
@@ -208,7 +208,7 @@ def forget_peak():
 
 def give_back_memory():
     """Returns what malloc keeps of freed memory to the system: a file that takes it would not be seen to take any."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
     if trim:
         trim(0)
 
@@ -620,7 +620,7 @@ def main():
             print("\n{}\nfrom {} {!r}\n{}\n{}\n{}".format(
                 mutant.path, mutant.source, mutant.how, mutant.what, kind, problem))
         return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both print what was found so far
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both signals print what was found so far
     signal.signal(signal.SIGINT, signal.default_int_handler)
     report = run(formats, options.seed, options.seconds, options.files, options.workers, options.limit, options.keep,
                  progress)

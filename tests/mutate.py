@@ -408,7 +408,8 @@ def judge(mutant, cell, package, seconds):
             if code == 4 and not failed:  # the change gave some cases other names, which no test sees
                 code, names = pytest(sorted({test.split("::")[0] for test in tests}), 600, "--collect-only")
                 left = tests if code else [test for test in tests if test in names.splitlines()]
-            elif failed in tests[1:] and pytest([failed], 60 + 4 * total)[0] == 0:  # it fails for what others left
+            # it fails because of files that other runs left
+            elif failed in tests[1:] and pytest([failed], 60 + 4 * total)[0] == 0:
                 left = [test for test in tests if test != failed]
             if left == tests:
                 return DIED, failed or ("timeout" if code is None else " ".join(output.split()[-9:]))

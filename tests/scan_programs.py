@@ -1,8 +1,7 @@
 """Trains with packages of the index, so that their losses can be compared before and after `everstep scan --write`.
 
 `python tests/scan_programs.py PROGRAM FOLDER` imports the package in FOLDER, trains for some steps, and prints its
-losses as JSON; `compare FILE FILE` says how far two of them differ; `to_keras FOLDER` compares what `--to keras` writes
-with from_native. docs/records/scan.md has the results.
+losses as JSON; `compare FILE FILE` says how far two of them differ. docs/records/scan.md has the results.
 
 A third argument says what is changed, to find why losses of TF 1's Adam differ. That keeps beta^t in float32 variables,
 also for weights of float64, and 1 - 0.999^t loses three of their seven digits:
@@ -12,7 +11,6 @@ also for weights of float64, and 1 - 0.999^t loses three of their seven digits:
 """
 from __future__ import absolute_import, division, print_function
 
-import ast
 import json
 import random
 import sys
@@ -22,7 +20,6 @@ import numpy as np
 
 STEPS = 20
 FLOAT = np.float32
-SET = {"name": "given", "learning_rate_power": -0.5}  # arguments that cannot be 0.125
 
 
 def data():
@@ -165,14 +162,21 @@ def keras_rl(folder):
     return losses
 
 
+def seeded(number):
+    """Sets the seed of tf.keras of TF 2; Keras 3 draws from Python's and NumPy's generators too."""
+    import tensorflow as tf
+
+    tf.random.set_seed(number)
+    getattr(tf.keras.utils, "set_random_seed", tf.random.set_seed)(number)
+
+
 def keras_gcn(folder):
     """The package's own tests: each fit, with the losses of its epochs."""
     import unittest
 
-    import tensorflow as tf
     from tensorflow import keras
 
-    tf.random.set_seed(1)
+    seeded(1)
     losses = []
     fit = keras.Model.fit
 
@@ -188,76 +192,18 @@ def keras_gcn(folder):
 
 def textgenrnn(folder):
     """The package's model with the optimizer that it has by default."""
-    import tensorflow as tf
-
     package = types.ModuleType("textgenrnn")  # its __init__ imports what only drawing needs
     package.__path__ = [folder + "/textgenrnn"]
     sys.modules["textgenrnn"] = package
     from textgenrnn.model import textgenrnn_model
 
-    getattr(tf, "set_random_seed", getattr(tf.random, "set_seed", None))(1)
+    seeded(1)
     config = dict(max_length=5, dim_embeddings=8, rnn_layers=1, rnn_size=8, rnn_bidirectional=False)
     model = textgenrnn_model(10, config)
     rng = np.random.RandomState(0)
     x = rng.randint(10, size=(32, 5))
     y = np.eye(10)[x[:, 0]]
     return [float(model.train_on_batch(x, y)) for _ in range(STEPS)]
-
-
-def evaluated(text, names):
-    """Returns the value of an expression, with 0.125 for each name that is not known, and for all below it."""
-    class Known(ast.NodeTransformer):
-        def generic_visit(self, node):
-            root = node
-            while isinstance(root, (ast.Attribute, ast.Subscript)):
-                root = root.value
-            if isinstance(root, ast.Name) and root.id not in names:
-                return ast.copy_location(ast.Constant(0.125), node)
-            if isinstance(node, ast.keyword) and node.arg in SET:
-                return ast.keyword(node.arg, ast.Constant(SET[node.arg]))
-            return super(Known, self).generic_visit(node)
-
-    tree = ast.fix_missing_locations(Known().visit(ast.parse(text, mode="eval")))
-    return eval(compile(tree, text, "eval"), dict(names))
-
-
-def to_keras(folder):
-    """Each place that `--write --to keras` edits: (losses of its line, losses of from_native of the call).
-
-    On Keras 3, with TensorFlow's graph optimizers and tf_keras beside it.
-    """
-    import keras
-    import tensorflow.compat.v1 as tf
-    import tf_keras
-
-    import everstep
-    from everstep.scan import edits
-    from everstep.scan.scanner import scan
-
-    legacy = tf_keras.optimizers.legacy
-    originals = dict({name: getattr(legacy, name) for name in ("Adam", "SGD", "RMSprop")}, tf=tf)
-    on = {"Keras": "2.2", "TF": "2.4"}
-    losses = []
-    for done in edits.rewritten(scan([folder], on, "keras"))[0]:
-        for edit in done.edits:
-            ours = evaluated(edit.finding.write, dict(everstep=everstep, keras=keras, keras_module=keras))
-            if edit.finding.kind == "string":
-                stock = getattr(legacy, edit.finding.what.rpartition(".")[2])()
-            else:
-                with tf.Graph().as_default():
-                    stock = evaluated(" ".join(edit.node.text.decode("utf-8").split()), originals)
-            losses.append([fitted(ours), fitted(everstep.from_native(stock).replace(dense_ok=True).bind(keras))])
-    return losses
-
-
-def fitted(optimizer):
-    import keras
-
-    keras.utils.set_random_seed(1)
-    x, y = data()
-    model = keras.Sequential([keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(2, activation="softmax")])
-    model.compile(optimizer, "categorical_crossentropy")
-    return model.fit(x, y, batch_size=16, epochs=STEPS, shuffle=False, verbose=0).history["loss"]
 
 
 def compare(first, second):
@@ -274,10 +220,6 @@ def compare(first, second):
 if __name__ == "__main__":
     if sys.argv[1] == "compare":
         compare(*sys.argv[2:])
-    elif sys.argv[1] == "to_keras":
-        both = np.array(to_keras(sys.argv[2]))
-        print("places: {}, largest relative difference: {:.1e}".format(
-            len(both), np.abs((both[:, 0] - both[:, 1]) / both[:, 1]).max()))
     else:
         if sys.argv[3:]:
             changed(sys.argv[3])

@@ -32,7 +32,8 @@ from everstep.testing.training import BOUNDS, SHAPES, STEPS
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 sys.path.insert(0, GOLDEN)
-NO_DATA = argparse.Namespace(CONFIGURATIONS=[], GOLDEN=[])  # one test says so: the others run with its defaults
+# one test fails if it is missing; the others run with defaults
+NO_DATA = argparse.Namespace(CONFIGURATIONS=[], GOLDEN=[])
 
 pytestmark = pytest.mark.shared
 WAYS = harness.framework_ways() + torch_ways() or [harness.NUMPY]
@@ -103,7 +104,8 @@ def cases(ways, each_of=2):
     for place, each in enumerate(harness.share(list(definition_classes()), each_of), harness.TURN):
         forms = [configured for configured in CONFIGURED if configured[0] is each]
         pairs.append((ways[place % len(ways)], forms[place % len(forms)]))
-    return [pair for place, pair in enumerate(pairs, harness.TURN) if place % 3]  # two thirds; other cells have others
+    # each cell runs two thirds, and other cells run other thirds
+    return [pair for place, pair in enumerate(pairs, harness.TURN) if place % 3]
 
 
 # `accumulate` refuses a definition that takes several gradients of each batch.
@@ -130,7 +132,7 @@ SOME = ("dense", "single", "duplicates", "missing"), ("dense", "bias", "unique",
 def trial(way, definition, inner=None, **settings):
     """Returns a Trial: on a framework with some of the variables, which rotate; on NumPy with all."""
     ops = [] if isinstance(definition.base, Composite) else getattr(golden(type(definition.base)), "OPS", [])
-    if way.target == "torch_optim":  # which has all, and is not bound without parameters
+    if way.target == "torch_optim":  # torch has all of them, and its optimizers need parameters
         ops = []
     if ops and not set(ops).issubset(harness.bound(definition.bind(way.module)).backend.ops):
         pytest.skip("Keras 3.0 has no eigh: https://github.com/keras-team/keras/issues/19062")
@@ -170,7 +172,7 @@ def ids(value):
     return value.__class__.__name__ if isinstance(value, (tuple, everstep.Schedule)) else str(value).replace(" ", "")
 
 
-@pytest.mark.shared(False)  # but by `sparse_cases`
+@pytest.mark.shared(False)  # `sparse_cases` trains with this option
 @pytest.mark.parametrize("way, configured", sparse_cases(), ids=ids)
 def test_equals_oracle(way, configured):
     check(label(*configured), way, run_and_compare(way, define(*configured)))

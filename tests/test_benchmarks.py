@@ -111,7 +111,7 @@ def test_the_overview_has_every_target_and_every_row_that_loses():
     place = "wrappers", TF_2, "optimizer_v2"
     winning = [result(*place, case=case, label="everstep", ratio=ratio) for case, ratio in (("a", 0.5), ("b", 0.6))]
     [row] = [row for row in rows(report.overview(winning)) if row[3] == TF_2]
-    assert row[1:] == ["b", "everstep", TF_2, "optimizer_v2", "1.05", "2 of 2", "0.60"]  # the one that is nearest
+    assert row[1:] == ["b", "everstep", TF_2, "optimizer_v2", "1.05", "2 of 2", "0.60"]  # the target that is nearest
 
 
 def test_what_users_read_in_short():
@@ -233,7 +233,7 @@ def test_both_sides_train_alike(kind, small):
         alone = kind == "first_step" or case.name == str(importlib.import_module("sparse").LARGE)
         assert alone or next(iter(runs)) == measures.MEASURES[kind].base, name
         for run in runs.values():
-            run.run(3 if run.warm else 1)  # after the step that it has taken
+            run.run(3 if run.warm else 1)  # more steps, after the one that it has taken
         weights = {label: run.weights() for label, run in runs.items()}
         assert all(np.isfinite(value).all() for values in weights.values() for value in values), name
         compared = alike(kind, api, case)

@@ -24,7 +24,7 @@ DEFINITIONS = {"plain": lambda rule: rule, "accumulate": lambda rule: everstep.a
                "moving_average": lambda rule: everstep.moving_average(rule, 0.5),
                "partition": lambda rule: everstep.partition({"last": ("last", rule)}, default=rule),
                "clip": lambda rule: everstep.clip(rule, global_norm=1e6)}
-RATES = [name for name in sorted(DEFINITIONS) if name != "partition"]  # it has two, see below
+RATES = [name for name in sorted(DEFINITIONS) if name != "partition"]  # it has two learning rates, see below
 kerases = pytest.mark.parametrize("name", KERASES if harness.FULL else [KERASES[harness.TURN % len(KERASES)]])
 kinds = pytest.mark.parametrize("kind", harness.share(["LearningRateScheduler", "ReduceLROnPlateau"], 2))
 definitions = pytest.mark.parametrize("definition", harness.share(sorted(DEFINITIONS), 5))
@@ -110,7 +110,7 @@ def as_stock(keras, definition, make, **more):
 
 def callbacks_of_keras(callbacks):
     stop = callbacks.EarlyStopping(monitor="loss", mode="max", patience=1)
-    stop.restore_best_weights = True  # where this Keras has it
+    stop.restore_best_weights = True  # only some versions of Keras have it
     return {
         "EarlyStopping": stop,
         "LearningRateScheduler": callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1)),
@@ -160,7 +160,7 @@ def test_callbacks_of_the_rate_of_a_partition(name, kind):
         assert [branch.name for branch in ours.optimizers] == ["last", "default"]
         return
     model = build(keras, bound(keras, "partition"))
-    with pytest.raises((EverstepError, ValueError), match="no one learning rate|must have a .l"):
+    with pytest.raises((EverstepError, ValueError), match="several learning rates|must have a .l"):
         fit(model, [callbacks_of_keras(keras.callbacks)[kind]])
     for rate in (model.optimizer.last_learning_rate, model.optimizer.default_learning_rate):
         value = np.asarray(rate) if hasattr(keras, "ops") else keras.backend.get_value(rate)

@@ -26,7 +26,7 @@ from test_battery import ids
 resource = optional("resource")
 
 pytestmark = pytest.mark.shared
-HALF = 22  # ends in the middle of a window of 4
+HALF = 22  # the run ends in the middle of a window of 4
 SHAPES = {"dense": (4, 3), "bias": (3,), "single": (), "table": (6, 3)}
 KINDS = dict({name: harness.DENSE for name in SHAPES}, table=harness.SPARSE)
 DEFINITIONS = {
@@ -191,7 +191,7 @@ def test_missed_steps_of_rows_are_part_of_the_state(way):
 def test_catch_up_slots_are_not_needed_without_missed_steps(way):
     """Changes to `catch_up` and back. When no row has missed a step, its slots are not needed."""
     if not way.sparse:
-        return  # its gradients have all rows
+        return  # gradients of this API have all rows
     run = trained(way, Adam(0.05), 12)
     expected = run.weights()
     run = trained(way, Adam(0.05))
@@ -347,7 +347,7 @@ def test_a_variable_that_never_had_a_gradient(way):
 def test_several_optimizers_of_one_model():
     for way in harness.quickest():
         if way.target in ("get_updates", "tf_train"):
-            continue  # a run on those has one train function
+            continue  # a run on those APIs has one train function
         run, other = trained(way, Adam(0.02)), trained(way, SGD(0.02, momentum=0.9))
         state = other.captured()
         assert list(state.slots["dense"]) == ["velocity"] and list(run.captured().slots["dense"]) == ["m", "v"]

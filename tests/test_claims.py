@@ -83,7 +83,7 @@ def test_a_rule_without_slots_does_not_explain_slots(tmp_path):
         everstep.read_checkpoint(path, optimizer="GradientDescentOptimizer(learning_rate=0.1)")
     path = Program({"net": lambda: tf1.train.MomentumOptimizer(RATE, 0.0)}).run(net=1).save(tmp_path)
     state = everstep.read_checkpoint(path, optimizer="MomentumOptimizer(learning_rate=0.1, momentum=0.0)")
-    assert list(state.slots) == ["net/b", "net/w"]  # its slots are there, and mean nothing
+    assert list(state.slots) == ["net/b", "net/w"]  # its slots are in the file, but mean nothing
     facts = inspect(path)
     assert facts["optimizer"] == "MomentumOptimizer" and sorted(facts["variables"]) == ["net/b", "net/w"]
 

@@ -42,6 +42,7 @@ def table(output, first):
 def test_doctor_says_what_is_installed_and_what_it_speaks():
     code, output, complaint = run("doctor", "--verbose")
     assert code == 0, complaint
+    assert "matrix pins" not in output
     installed = dict(table(output, "INSTALLED"))
     assert installed["everstep"] == everstep.__version__
     assert installed["python"] == "{}.{}.{}".format(*sys.version_info[:3])
@@ -84,7 +85,9 @@ def test_doctor_reports_a_broken_framework(tmp_path):
     code, output, _ = run("doctor", environment={"PYTHONPATH": path})
     assert code == 1
     assert dict(table(output, "INSTALLED"))["tensorflow"] == "RuntimeError: libcuda is older than time"
-    assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]  # it went on after the error
+    assert "`everstep matrix pins tensorflow==2.10`" in output
+    # the command went on after the error
+    assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]
 
 
 def test_doctor_reports_a_keras_without_its_backend():
@@ -240,7 +243,7 @@ def test_every_command_is_known():
 
 def test_version_and_help():
     code, output, complaint = run("--version")
-    assert code == 0 and (output + complaint).strip() == "everstep " + everstep.__version__  # Python 2: on stderr
+    assert (code, output.strip(), complaint) == (0, "everstep " + everstep.__version__, "")
     code, output, _ = run("--help")
     assert code == 0 and all(each in output for each in ("doctor", "list", "show"))
     assert run() == (0, output, "")
@@ -311,7 +314,7 @@ def test_widths_that_fit():
     assert terminal.fitting([5, 100], 107) == [5, 100]
     assert terminal.fitting([5, 100], 106) == [5, 99]
     assert terminal.fitting([10, 20, 100], 64) == [10, 20, 30]
-    assert terminal.fitting([10, 20, 20], 10) == [10, 12, 12]  # no narrower
+    assert terminal.fitting([10, 20, 20], 10) == [10, 12, 12]  # columns do not become narrower than that
 
 
 @pytest.mark.shared

@@ -257,7 +257,7 @@ print(type(optimizer).__module__, everstep.from_native(optimizer))
 def test_a_pickle_in_a_process_that_bound_nothing(way):
     keeps = eager(way) and not begins_anew(way)
     if way.target == "get_updates":
-        harness.clear_session(way.module)  # or its session may be one of another test's graph
+        harness.clear_session(way.module)  # otherwise its session may belong to another test's graph
     optimizer = trained(way, Adam(0.025)).optimizer if keeps else Adam(0.025).bind(way.module)
     data = base64.b64encode(pickle.dumps(optimizer, 2)).decode("ascii")
     command = [sys.executable, "-c", UNPICKLER, json.dumps(sys.path), data]

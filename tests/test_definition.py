@@ -631,7 +631,7 @@ CLASS_MISTAKES = {  # {name: (what a class is made of, what the error says)}
                                                                 "write `mu = everstep.hyper"),
     "another kind": (dict(base=Momentum, mu=slot()), "as a slot, but it is a hyper"),
     "a constructor": (dict(__init__=lambda self, rate: None), "__init__ is not yours to write"),
-    "one declaration, two names": (dict.fromkeys(["one", "two"], hyper(1)), "is called (one|two) already"),
+    "one declaration, two names": (dict.fromkeys(["one", "two"], hyper(1)), "(one|two) are one hyper: declare each"),
     "a verb with other arguments": (dict(update=lambda self, grad, var: grad),
                                     r"update\(self, grad, var\) must take \(self, ops, grad, var, slots, hyper, t\)"),
     "a default out of bounds": (dict(a=hyper(2, maximum=1)), "the default does not fit.*at most 1"),

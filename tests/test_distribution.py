@@ -183,7 +183,7 @@ def test_asynchronous_workers_and_tables_in_shards(tmp_path):
     if FULL and joined:
         rules = [each.__name__ for each in battery.definition_classes() if each.stages == 1]
         labels = sorted(set(rules).intersection(dir(everstep.optimizers))) + ["clip(Adam)", "centralize(Adam)"]
-        labels = labels[TURN % 3 :: 3]  # all in three turns: together they take three minutes
+        labels = labels[TURN % 3 :: 3]  # each cell runs a third of them: together they take three minutes
     whole = {label for label in labels if distributed.definition_named(label).locality == "variable"}
     with processes(tmp_path) as (start, deadline):
         results = start("asynchronous", ADDRESSES=groups, SHARDED="; ".join(labels)).result(deadline)

@@ -120,7 +120,7 @@ def test_an_environment_is_kept_while_it_is_whole_and_its_pins_stay(tmpdir):
     made("c")
     assert there() == ["a", "c"]  # b was the oldest
 
-    kept.begin("a", "1")  # and here the machine loses power
+    kept.begin("a", "1")  # simulates a power failure at this point
     kept = environments.Kept(str(tmpdir), 0)
     assert there() == ["c"]
     assert made("d") and there() == []

@@ -34,7 +34,7 @@ TOOL = pytest.mark.skipif(len(mutations.formats()) > 1 and not FULL, reason="the
 
 def test_damaged_files_do_no_harm():
     formats, files = mutations.formats(), 300 if FULL else 4
-    # In a process of its own: workers are forked, and TensorFlow here may have started threads, which no fork has.
+    # Runs in a process of its own: workers are forked, and a fork would lack the threads that TensorFlow started here.
     command = [sys.executable, fuzz.__file__, "--seed", str(1000 + TURN), "--files", str(files)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     output, errors = (text.decode("utf-8") for text in process.communicate())

@@ -99,7 +99,7 @@ def test_fit_of_graphs_takes_them(name, module, keras):
     def gradients(loss, variables):
         (kernel,) = variables
         tf = harness.sys.modules["tensorflow"]
-        targets = getattr(model[0], "targets", None) or model[0]._targets  # the latter on TF 1.14 and newer
+        targets = getattr(model[0], "targets", None) or model[0]._targets  # `_targets` on TF 1.14 and newer
         inputs, targets = model[0].inputs[0], targets[0]
         off = tf.matmul(inputs, kernel) - tf.cast(targets, "float32")
         return [tf.matmul(inputs, off, transpose_a=True) / 4]  # half the gradient of the mean square

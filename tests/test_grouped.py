@@ -147,7 +147,8 @@ def test_every_definition_is_the_same_together_and_alone(definition_class, setti
             turned = {name: np.abs(one[name] - other[name]) > 1e-5 for name in one}
             assert sum(map(np.sum, turned.values())) <= 3
             one = {name: np.where(turned[name], other[name], one[name]) for name in one}
-        difference = apart(one, other)  # alone, hypers and powers of betas are tensors of float32
+        # a variable that is updated alone gets hypers and powers of betas as float32 tensors
+        difference = apart(one, other)
         assert difference <= 4e-6, (difference, strategies(together))
 
 

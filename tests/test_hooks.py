@@ -49,7 +49,7 @@ ROWS = [(np.array([[0.5, 1.0], [0.25, 0.0]], "float32"), np.array([2, 0])), GRAD
 def natives(way, **native):
     """Returns {"stock" and "everstep": (class, a function of a class that makes the optimizer)}."""
     stock_class = stock.stock_class(way, "MomentumOptimizer" if way.target == "tf_train" else "SGD")
-    name = {} if way.target == "get_updates" else dict(native, name="trained")  # stock there has none
+    name = {} if way.target == "get_updates" else dict(native, name="trained")  # stock has no name there
     with way.world(way.module):  # stock Keras 2 makes variables at once
         from_stock = stock.migrate(stock_class(0.1, momentum=0.9))
     if way.name.startswith("keras3 torch"):  # stock itself is replaced by a class with other hooks; a subclass is not

@@ -38,7 +38,7 @@ class Keras3(keras_suite.Api):
     OUTPUTS = RANDOM.randn(64, 2).astype("float32")
     BOUND = 1e-5  # float32 precision; the weights are smaller than 1
     ADAM_RATE = 0.05
-    compile_options = {"jit_compile": "auto"}  # XLA, if the backend has it
+    compile_options = {"jit_compile": "auto"}  # with XLA, if the backend has it
     native = {"use_ema": True, "gradient_accumulation_steps": 4, "weight_decay": 0.1}
     dtypes = ("float16", "bfloat16", "float32")
     formats = {"keras": (".keras", "save", {}), "h5": (".h5", "save", {}),

@@ -357,7 +357,7 @@ def torch_run(definition, steps=3, dtype="float32"):
         inputs = torch.ones(2, 4) * (step + 1)
         loss = (torch.matmul(inputs, variables[0].value.float()) + variables[1].value - 1).pow(2).sum()
         grads = torch.autograd.grad(loss, [variable.value for variable in variables], create_graph=True)
-        assert all(grad.requires_grad for grad in grads)  # so torch would record operations on them
+        assert all(grad.requires_grad for grad in grads)  # because torch would record operations on them
         with torch.autograd.graph.saved_tensors_hooks(refuse, refuse):
             optimizer.apply(grads, variables)
     return optimizer, variables, grads

@@ -27,7 +27,7 @@ if not APIS:
 INPUTS = np.linspace(-1, 1, 12).reshape(4, 3).astype("float32")
 OUTPUTS = np.linspace(1, -1, 8).reshape(4, 2).astype("float32")
 FILE = dict(learning_rate=0.125, momentum=0.75)  # the settings of the file
-NEW = dict(learning_rate=0.0625, momentum=0.5)  # those of the program that loads it
+NEW = dict(learning_rate=0.0625, momentum=0.5)  # the settings of the program that loads the file
 CASES = {
     "same optimizer": dict(new=FILE),
     "other settings": {},

@@ -348,7 +348,8 @@ def test_the_table_after_an_interrupt(tmpdir, number):
     said = process.stdout.decode().splitlines()
     assert process.returncode == 1
     with pytest.raises(OSError):
-        os.open(str(tmpdir.join("fifo")), os.O_WRONLY | os.O_NONBLOCK)  # no process of the cell is left to read it
+        # no process of the cell is left that could read the file
+        os.open(str(tmpdir.join("fifo")), os.O_WRONLY | os.O_NONBLOCK)
     rows = [line.split() for line in said if line.startswith(("quick", "slow", "last"))]
     assert [(row[0], row[4:7], row[-1]) for row in rows] == [
         ("quick", ["5", "2", "2"], "ok"), ("slow", ["-", "-", "-"], "stopped")]

@@ -370,7 +370,7 @@ def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
         model = a_model(keras, lambda: HEUN.bind(module))
     assert np.array_equal(model.get_weights()[0], FIRST.astype("float32") / 4)
     everstep.enable_multistage(model)
-    everstep.enable_multistage(model)  # calling it twice changes nothing
+    everstep.enable_multistage(model)  # a second call changes nothing
     assert oracle.distance(fitted(model)[0], fitted_by_hand(HEUN)[0]) < 1e-6
     everstep.disable_multistage(model)
     assert "train_step" not in vars(model) and "_make_train_function" not in vars(model)
@@ -426,14 +426,14 @@ test_refuses = runs.refused([
     (lambda: everstep.multistage(everstep.accumulate(SGD(), 2)), DefinitionError, "skips, collects or rejects"),
     (lambda: everstep.multistage(everstep.loss_scale(SGD())), DefinitionError, "skips, collects or rejects"),
     (lambda: everstep.accumulate(everstep.multistage(SGD()), 2), DefinitionError, "already skips or collects"),
-    (lambda: everstep.lookahead(everstep.multistage(SGD())), DefinitionError, "takes 2 gradients to an update"),
+    (lambda: everstep.lookahead(everstep.multistage(SGD())), DefinitionError, "takes 2 gradients for one update"),
     (lambda: everstep.sharpness_aware(SGD(sparse="rows")), DefinitionError, 'takes only sparse="exact"'),
     (lambda: everstep.sharpness_aware(everstep.accumulate(SGD(), 2)), DefinitionError, "skips, collects or rejects"),
     (lambda: everstep.sharpness_aware(everstep.multistage(SGD())), DefinitionError, "skips, collects or rejects"),
     (lambda: everstep.clip(everstep.sharpness_aware(SGD()), value=1.0), DefinitionError, "measures gradients before"),
     (lambda: everstep.clip(Sharp(), value=1.0), DefinitionError, "measures gradients before"),
     (lambda: everstep.enable_multistage(SGD()), NotBoundError, "that is bound to a definition"),
-    (lambda: everstep.enable_multistage(SGD().bind(np)), UnsupportedError, "takes one gradient to an update"),
+    (lambda: everstep.enable_multistage(SGD().bind(np)), UnsupportedError, "takes one gradient for each update"),
     (lambda: everstep.disable_multistage(3), NotBoundError, "that is bound to a definition, .*; got 3"),
 ])
 

@@ -66,9 +66,9 @@ def test_all_code_belongs_to_an_area():
 
 # The list, and changes that make no difference
 
-def test_the_list_has_200_changes_of_all_areas_of_its_time():
+def test_the_list_has_260_changes_of_all_areas_of_its_time():
     listed = mutate.read_list()
-    assert len(set(listed)) == len(listed) == 200
+    assert len(set(listed)) == len(listed) == 260
     assert {name[0].split("/")[0] for name in listed} == {"api", "compat", "optimizers"}
 
 

@@ -447,7 +447,9 @@ def test_wrong_states_are_named():
         everstep.capture(adam, (state, state), PARAMS)
     with pytest.raises(StateError, match="this has none"):
         everstep.capture(adam, optax.EmptyState(), PARAMS)
-    with pytest.raises(VariableError, match="give it, its state and the parameters"):
+    with pytest.raises(StateError, match="counts its updates itself"):
+        everstep.capture(adam, state, PARAMS, updates=3)
+    with pytest.raises(VariableError, match="give the transform, its state and the parameters"):
         everstep.capture(adam, state, None)
     with pytest.raises(VariableError, match="takes the parameters"):
         everstep.restore(adam, everstep.capture(adam, state, PARAMS), state)

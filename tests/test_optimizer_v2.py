@@ -35,7 +35,8 @@ class OptimizerV2Keras(keras_suite.Keras2):
         if self.eager:  # TF 1.14 cannot save one in graph mode, TF 1.15 cannot train a loaded one
             formats["saved model"] = "", "save", {"save_format": "tf"}
         is_zip = hasattr(getattr(self.keras, "saving", None), "deserialize_keras_object")  # from 2.12 on
-        if is_zip and not tf.__version__.startswith(("2.13.", "2.14.")):  # they load none, stock neither
+        # they load no such optimizer; stock cannot either
+        if is_zip and not tf.__version__.startswith(("2.13.", "2.14.")):
             formats["keras"] = ".keras", "save", {"save_format": "keras"}
         return formats
 
@@ -420,7 +421,7 @@ def test_a_list_of_stocks_weights_is_taken_in_its_order(name, arguments):
 
 @pytest.mark.parametrize("order", ["of stock", "variable by variable"])
 def test_a_file_is_read_by_the_names_of_its_weights(tmp_path, order):
-    """Everstep stored slots variable by variable before 0.1.0."""
+    """Everstep stored slots variable by variable before its first release."""
     h5py, path = pytest.importorskip("h5py"), str(tmp_path / "model.h5")
     size = INPUTS.shape[1]
     model = keras.Sequential([keras.layers.Dense(size, input_shape=(size,), name="one"),

@@ -83,7 +83,7 @@ def test_positions_and_names_of_stock_become_ours(way):
         optimizer = stock(0.1, 0.8, 0.9)
     rule = optimizer.definition
     assert (rule.learning_rate, rule.beta_1, rule.beta_2) == (0.1, 0.8, 0.9)
-    assert rule.epsilon == Adam().epsilon  # not given, so the definition's own
+    assert rule.epsilon == Adam().epsilon  # the call does not give it, so it is the definition's own default
 
 
 @SEVERAL

@@ -213,7 +213,7 @@ def test_the_truth_holds_together(file, number):
 def test_reads_what_the_optimizer_held(file, number, tmp_path):
     state, truth = file.read(number, tmp_path), file.optimizers[number]
     powers = file.facts.get("powers")
-    if powers and not any(powers):  # both are 0: any count will do from which the step is the same
+    if powers and not any(powers):  # both powers are 0, so any count is right from which on the step is the same
         assert 0 < state.updates <= truth["updates"]
     else:
         assert state.updates == (truth["updates"] if truth["counted"] else truth["how"].get("updates", 0))

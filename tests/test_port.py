@@ -223,7 +223,7 @@ def test_whole_ports(kind, name):
     for text in texts:
         assert (text() if callable(text) else text) in port.source, port.source
     assert port.report.dense < 1e-4 and sparse in (port.report.sparse, None)
-    if kind == "get_updates":  # its counter is in no order with its read
+    if kind == "get_updates":  # nothing orders its counter and the read of it
         assert any("leaves open whether its counter" in note for note in port.report.notes)
 
 

@@ -140,7 +140,7 @@ OTHERS = [cell for cell in CELLS if cell.group != "quick"]
 def test_the_oldest_proof_rotates_first(monkeypatch):
     monkeypatch.setattr(proof, "commits", lambda: 347)
     shown = {cell.name: {"when": "2026-11-%02d 10:00" % day, "failed": 0} for day, cell in enumerate(OTHERS[2:], 1)}
-    past = {OTHERS[2].name: {"when": "2026-12-30 10:00", "failed": 0},  # here it ran since
+    past = {OTHERS[2].name: {"when": "2026-12-30 10:00", "failed": 0},  # it ran here after that
             OTHERS[3].name: {"when": "2026-12-31 10:00", "failed": 1},  # no proof
             OTHERS[4].name: {"when": "2026-10-01 10:00", "failed": 0}}  # older than what is committed
     chosen = run._chosen(options(rotate=58.0), shown, past)

@@ -288,6 +288,16 @@ def test_lines_for_another_module(tmpdir):
 
 
 @needs_parser
+def test_a_private_class_is_bound_to_the_version_that_its_file_imports(tmpdir):
+    code = "from tensorflow.python.training import adam\n%sadam.AdamOptimizer(0.1)"
+    for imports, module in (("", "tf.train"), ("import tensorflow as tf\n", "tf.train"),
+                            ("import tensorflow.compat.v1 as tf\n", "tf.train"),
+                            ("from tensorflow.compat import v1\n", "v1.train")):
+        line = only(tmpdir, code % imports).write
+        assert line == "everstep.optimizers.Adam(learning_rate=0.1, epsilon=1e-08).bind({})".format(module)
+
+
+@needs_parser
 @pytest.mark.parametrize("hooks, works_on", [
     ("def _resource_apply_dense(self, g, v): pass", ["TF 1.14 to 2.10"]),
     ("def get_updates(self, loss, params): pass", ["TF 1.4 to 1.13"]),

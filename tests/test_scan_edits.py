@@ -86,7 +86,7 @@ WRITTEN = [
 @pytest.mark.parametrize("style, code, after", WRITTEN, ids=[each[0] for each in WRITTEN])
 def test_what_is_written(style, code, after, tmpdir):
     assert edited(tmpdir, code) == (after.encode("utf-8"), [])
-    assert edited(tmpdir, after) == (None, [])  # once is enough
+    assert edited(tmpdir, after) == (None, [])  # one edit is enough
 
 
 @pytest.mark.parametrize("mark, cookie, encoding", [

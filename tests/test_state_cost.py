@@ -132,7 +132,8 @@ def test_variables_with_one_initial_value(way):
         initial = tf.constant([1.0, 2.0])
         resource = getattr(way.world, "resource", False)  # the eager world has none
         variables = [tf.get_variable(name, initializer=initial, use_resource=resource) for name in "abc"]
-        assert variables[0].initializer.inputs[1] is variables[1].initializer.inputs[1]  # else this tests nothing
+        # otherwise this would test nothing
+        assert variables[0].initializer.inputs[1] is variables[1].initializer.inputs[1]
         optimizer = Adam(0.1).bind(way.module)
         train_op = optimizer.apply_gradients([(tf.ones(2) * (n + 1), each) for n, each in enumerate(variables)])
         with tf.Session() as session:
@@ -300,7 +301,8 @@ def test_a_file_is_read_once(tmpdir, monkeypatch):
 def test_a_large_file_is_read_twice(tmpdir, monkeypatch):
     training, path, rest = saved(tmpdir)
     reads, loaded = Reads(monkeypatch), everstep.State.load(path)
-    assert 2 * SIZE <= reads.of(training.restore, loaded)[1] <= 2 * SIZE + rest  # to check, and to use
+    # one read to check it, and one to use it
+    assert 2 * SIZE <= reads.of(training.restore, loaded)[1] <= 2 * SIZE + rest
     assert reads.of(training.restore, loaded)[1] <= SIZE + rest  # it has been checked
     assert max(reads.sizes) <= open_file.CHUNK_BYTES
 

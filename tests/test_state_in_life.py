@@ -78,6 +78,21 @@ def test_a_live_stock_optimizer_is_captured_and_continued(way, name, rate, argum
         assert oracle.distance(value, expected[variable]) <= stock.allowed(way, name, "dense")[0]
 
 
+TOLD = [case for case in stock_cases() if case[1] in ("GradientDescentOptimizer", "AdamOptimizer", "SGD")
+        and not set(case[3]) & {"momentum", "gradient_accumulation_steps"}]
+
+
+@pytest.mark.parametrize("way, name, rate, arguments", TOLD, ids=ids)
+def test_a_live_stock_optimizer_is_told_its_count_if_it_keeps_none(way, name, rate, arguments):
+    run = trained(way, lambda: stock.make_stock(way, name, rate, arguments), STEPS)
+    if name == "GradientDescentOptimizer":
+        assert run.captured(updates=9).updates == 9 and run.captured().updates in (0, STEPS)  # of global_step
+        return
+    with pytest.raises(errors.StateError, match="counts its updates itself; leave out updates="):
+        run.captured(updates=9)
+    assert run.captured().updates == STEPS
+
+
 # Files of models as people make them
 
 ZIPS = [pair for pair in KERASES if ".keras" in extensions_of(small_model.api_of(pair[1].optimizers.Adam))]

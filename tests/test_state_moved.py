@@ -91,7 +91,7 @@ def test_arrays_are_read_when_they_are_asked_for(tmp_path):
 @pytest.mark.parametrize("axes", [(0,), (0, 0), (0, 2), 1, "10", None, (0, 1, 2), (0.5, 1)], ids=repr)
 def test_axes_that_do_not_fit(axes):
     state = everstep.State(slots={"w": {"m": np.zeros((4, 3))}})
-    with pytest.raises(StateError, match=r"do not fit w, which has the shape \(4, 3\): needed is each of \[0, 1\]"):
+    with pytest.raises(StateError, match=r"do not fit w, which has the shape \(4, 3\): give each of \[0, 1\] once"):
         state.transposed({"w": axes})
 
 

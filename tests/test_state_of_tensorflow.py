@@ -69,7 +69,7 @@ def test_what_is_wrong_with_slot_names(saved):
         ({"slots": {"m": "{var}/adam_m", "v": 3}}, "{var} once"), ({"slots": ["m"]}, "the slots m, v of Adam"),
         ({"slots": SLOTS, "updates": "globalstep"}, "near names are global_step"),
         ({"slots": SLOTS, "updates": "net/key"}, "not a number of updates"),
-        ({"slots": SLOTS, "updates": 1.5}, "updates is a number"), ({}, "written by hand, give slots=")):
+        ({"slots": SLOTS, "updates": 1.5}, "updates is a number"), ({}, "your own optimizer class, give slots=")):
         with pytest.raises(errors.StateError) as raised:
             everstep.read_checkpoint(path, ADAM, **options)
         assert words in str(raised.value), raised.value

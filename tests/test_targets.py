@@ -414,7 +414,7 @@ def in_graph(module):
 TRIGGERS = {
     "clipnorm": by_keyword("clipnorm"), "global_clipnorm": by_keyword("global_clipnorm"), "decay": by_keyword("decay"),
     "DTensor meshes": by_keyword("mesh"), "partitioned variables": by_step(partitioned), "ref variables": by_step(ref),
-    "complex variables": on_complex, "constraints": by_step(constrained), "setting hypers": set_rate,
+    "complex variables": on_complex, "constraints": by_step(constrained), "changing rates after bind": set_rate,
     "tf.distribute over several replicas": on_replicas, "graphs of TF 1": in_graph,
 }
 

@@ -423,7 +423,8 @@ TAKEN = [(name, function, "") for name, function in [
 @pytest.mark.parametrize("call", cases(TAKEN))
 def test_ours_takes_more(call):
     stock, ours = [outcome(call, stepped(is_ours)) for is_ours in (False, True)]
-    assert judge(call, stock, ours) == "silent" and ours.error is None
+    how = ["silent"] if hasattr(optim.Optimizer, "register_state_dict_post_hook") else ["silent", "taken"]  # torch 2.0
+    assert judge(call, stock, ours) in how and ours.error is None
 
 
 # Members.
@@ -433,7 +434,7 @@ def of_stock(group):
     """Returns what stock's Adam, AdamW and SGD have in a group; a definition may have more."""
     flags = "maximize foreach fused differentiable amsgrad nesterov".split()
     names = ["lr", "betas", "eps", "weight_decay", "momentum", "dampening"] + flags
-    return {name: plain(group[name]) for name in names if name in group}
+    return {name: plain(group[name]) for name in names if group.get(name) is not None}
 
 
 def of_state_dict(saved):
@@ -526,6 +527,8 @@ def found(side, member):
 @pytest.mark.parametrize("rule, arguments", STOCK, ids=[rule for rule, _ in STOCK])
 def test_members(rule, arguments, steps):
     for member in sorted(MEMBERS):
+        if not hasattr(optim.Adam, member) and member.startswith(("register_", "Optimizer")):  # torch 2.0
+            continue
         stock, ours = [found(side_of(is_ours, rule, arguments, steps), member) for is_ours in (False, True)]
         assert verdict(stock, ours, False) == "same" and stock[1] is None, (member, stock, ours)
 

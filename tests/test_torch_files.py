@@ -289,8 +289,8 @@ PICKLES = [
     (pickle.dumps({"state": {0: 3}, "param_groups": []}, 2), "no dictionary of state"),
     (pickle.dumps({"state": {0: {"m": [1]}}, "param_groups": []}, 2), "list as m"),
     (pickle.dumps({"state": {}, "param_groups": []}, 2), "never trained"),
-    (pickle.dumps({"state": {0: {"step": -1, "exp_avg": 2.0}}, "param_groups": [{"params": [0]}]}, 2), "no such num"),
-    (pickle.dumps({"state": {0: {"step": 1.5, "exp_avg": 2.0}}, "param_groups": [{"params": [0]}]}, 2), "no such num"),
+    (pickle.dumps({"state": {0: {"step": -1, "exp_avg": 2.0}}, "param_groups": [{"params": [0]}]}, 2), "not one int"),
+    (pickle.dumps({"state": {0: {"step": 1.5, "exp_avg": 2.0}}, "param_groups": [{"params": [0]}]}, 2), "not one int"),
 ]
 
 

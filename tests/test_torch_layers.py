@@ -31,7 +31,7 @@ CASES = OrderedDict([
     ("LSTM", ((4,), {"return_sequences": True}, "LSTM", (3, 4), {"batch_first": True}, (2, 6, 3))),
     ("GRU", ((4,), {"return_sequences": True}, "GRU", (3, 4), {"batch_first": True}, (2, 6, 3))),
 ])
-HYPERS = dict(beta_1=0.875, beta_2=0.96875, epsilon=2.0**-40)  # float32 holds them, in which hypers are given
+HYPERS = dict(beta_1=0.875, beta_2=0.96875, epsilon=2.0**-40)  # hypers are float32, which holds these numbers exactly
 # Keras on torch multiplies matrices and takes moments in float32, whatever the dtype of a layer is.
 ROUNDED = ("Dense", "BatchNormalization", "LayerNormalization", "GroupNormalization")
 OPTIONS = {"DepthwiseConv2D": {"depth_multiplier": 2}}

@@ -23,7 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "make"), os.path.join(HERE, "typing")]
 MODERN = sys.version_info >= (3, 9)
 ADAM = ("(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-07, amsgrad=False, bias_correction=True, "
-        "corrected_root=False, *, sparse='exact', dense_ok=False")
+        "*, corrected_root=False, sparse='exact', dense_ok=False")
 SHIPPED = [made for made in everstep.Definition.registered() + everstep.Schedule.registered()
            if made.__module__.startswith("everstep.")]
 
@@ -58,7 +58,7 @@ def test_every_signature_has_the_arguments_and_their_defaults(made):
     shown = inspect.signature(made).parameters
     assert [name for name, each in shown.items() if each.kind != each.VAR_KEYWORD] == made.argument_names()
     assert {name for name, each in shown.items() if each.kind == each.KEYWORD_ONLY} == (
-        set(made.keyword_only).intersection(made.argument_names()))
+        set(made.keyword_only + made.without_position).intersection(made.argument_names()))
     if not issubclass(made, Composite) and "update" in vars(made):
         values = made()._values
         assert {name: each.default for name, each in shown.items()} == dict(values)

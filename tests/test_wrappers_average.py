@@ -163,7 +163,7 @@ def test_assign_averages(way):
     expected = averages(run)
     everstep.assign_averages(run.optimizer, run.variables, session=run.world.session)
     assert runs.same(run.weights(), expected)
-    run.step(BATCHES[0])  # training continues from there
+    run.step(BATCHES[0])  # training continues from the averages
 
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)

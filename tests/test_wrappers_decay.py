@@ -244,7 +244,7 @@ def test_a_rule_that_chooses_nothing(way):
     for definition in (everstep.learning_rate_multipliers(SGD(0.1), {"kernal": 0.5}),
                        decay(SGD(0.1), {"kernal": 0.5}),
                        decay(SGD(0.1), include="kernal")):
-        with pytest.raises(DefinitionError, match="'kernal' of .* chooses no variable; there are: .*kernel"):
+        with pytest.raises(DefinitionError, match="'kernal' of .* chooses no variable; the variables are: .*kernel"):
             trained(way, definition)
     trained(way, decay(SGD(0.1), exclude=["LayerNorm", "bias"]))
     with pytest.warns(UserWarning, match="none of the exclusions 'LayerNorm', 'gamma' .* there are: .*kernel"):
@@ -300,7 +300,7 @@ test_bad_input = runs.refused([
     (lambda: decay(SGD(), {"a": 1}, include="b"), DefinitionError, "leave out include"),
     (lambda: decay(SGD(), 0.1, False, 0.5), DefinitionError, "needs times_rate=True"),
     (lambda: decay(everstep.lookahead(SGD()), beside=True), DefinitionError, "put it around decoupled_weight_decay"),
-    (lambda: decay(everstep.partition({"a": SGD()}, default=SGD())), DefinitionError, "no one learning rate"),
+    (lambda: decay(everstep.partition({"a": SGD()}, default=SGD())), DefinitionError, "no single learning rate"),
     (lambda: everstep.learning_rate_multipliers(SGD(), {"a": "b"}), HyperTypeError, "'a' takes a number"),
     (lambda: everstep.learning_rate_multipliers(SGD(), {"a": -0.5}), HyperValueError, "'a' must be at least 0"),
     (lambda: everstep.learning_rate_multipliers(SGD(), "a"), HyperTypeError, "takes {rule: number}"),

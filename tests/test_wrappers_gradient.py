@@ -256,7 +256,7 @@ def test_cautious_by_hand():
     assert weights.tolist() == [-1.0, -4.0, 2.0]
     optimizer.apply_gradients([(np.array([1.0, -1.0, -1.0]), weights)])
     assert np.abs(weights - [-3.25, -4.0, 5.0]).max() < 1e-7
-    optimizer.apply_gradients([(np.zeros(3), weights)])  # a mean of 0 is held at xi
+    optimizer.apply_gradients([(np.zeros(3), weights)])  # a mean of 0 is replaced by xi
     assert np.abs(weights - [-3.25, -4.0, 5.0]).max() < 1e-7
     few = np.zeros(4)
     runs.steps(everstep.cautious(SGD(1.0), xi=0.5), few, np.array([1.0, 0.0, 0.0, 0.0]))

@@ -68,9 +68,9 @@ def test_each_variable_is_trained_as_if_alone(way):
 def test_each_rate_is_set_by_itself(way):
     run = trained(way, split(way), 1)
     optimizer, before = run.optimizer, run.weights()
-    with pytest.raises(HyperValueError, match="no one learning rate; it has biases_learning_rate, .*default_learning_"):
+    with pytest.raises(HyperValueError, match="several learning rates: biases_learning_rate, .*default_learning_"):
         optimizer.learning_rate = 0.1
-    with pytest.raises(HyperValueError, match="no one learning rate"):
+    with pytest.raises(HyperValueError, match="several learning rates"):
         optimizer.lr = 0.1
     if way.target in ("update_step", "optimizer_v2", "get_updates"):
         assert not hasattr(optimizer, "lr")  # Keras callbacks check this first
@@ -280,3 +280,12 @@ test_bad_rules = runs.refused([
     (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),
     (lambda: everstep.optimizers.Partition((("a", "a"),), b=SGD()), DefinitionError, "for a and the branches b"),
 ])
+
+
+def test_settings_of_a_wrapper_reach_the_rules_inside():
+    stack = everstep.accumulate(everstep.clip(Adam(sparse="rows"), norm=1.0), 2).replace(dense_ok=True)
+    assert stack.dense_ok and stack.inner.dense_ok and stack.inner.inner == Adam(sparse="rows", dense_ok=True)
+    branches = everstep.partition({"ours": ("x", Adam())}, SGD()).replace(sparse="rows").children()
+    assert [branch.sparse for branch in branches.values()] == ["rows", "rows"]
+    given = stack.replace(inner=Adam(), sparse="catch_up")
+    assert (given.sparse, given.inner) == ("catch_up", Adam())

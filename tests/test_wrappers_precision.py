@@ -30,7 +30,8 @@ def scaled(way, definition, batches, scales):
     run = runs.started(way, definition, START, KINDS)
     seen = [run.weights()]
     for batch, scale in zip(batches, scales):
-        scale = np.float32(1 if way.target == "get_updates" else scale)  # it takes the gradients of the loss itself
+        # this API takes the gradients of the loss itself
+        scale = np.float32(1 if way.target == "get_updates" else scale)
         kernel, (values, rows) = (batch or BAD)["kernel"], (batch or BAD)["table"]
         run.step({"kernel": kernel * scale, "table": (values * scale, rows)})
         seen.append(run.weights())
@@ -185,7 +186,8 @@ def native_scaling(way):
 @pytest.mark.parametrize("way", [way for way in MINIMIZING if native_scaling(way)], ids=ids)
 def test_the_api_s_own_loss_scaling_around_ours(way):
     if way.name == "tf_train ref" and "tf_train eager" in [each.name for each in WAYS]:
-        with pytest.raises(VariableError, match="is a ref variable"):  # it steps in a branch: in TF 2 a function
+        # it steps in a branch, which is a function in TF 2
+        with pytest.raises(VariableError, match="is a ref variable"):
             slopes(way, SGD(0.1), [1.0], native_scaling(way))
         return
     value = slopes(way, SGD(0.1, momentum=0.5), [1.0, np.inf, 1.0, 1.0], native_scaling(way))

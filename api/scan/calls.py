@@ -179,7 +179,8 @@ class Calls(Finder):
         around = ""
         if beside == ["clip_gradients"] and literal(given["clip_gradients"])[0]:
             around, beside = one_line(given["clip_gradients"]), []
-        stock = place_of("tensorflow.train." + _OPTIMIZE_LOSS[name])
+        train = "tensorflow.compat.v1.train." if place.module == "tf_slim" else "tensorflow.train."
+        stock = place_of(train + _OPTIMIZE_LOSS[name])
         self.add_stock(node, "string", "optimize_loss({!r}): {}".format(name, shown(stock.module, stock.name)), stock,
                        made, None, global_norm=around, extra=["optimize_loss also gets {}, which is not in the "
                                                               "definition".format(", ".join(beside))] if beside else [])

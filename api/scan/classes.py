@@ -5,7 +5,7 @@ import os
 
 from everstep.scan.finder import Finder, bases
 from everstep.scan.parsing import one_line, text_of
-from everstep.scan.places import shown
+from everstep.scan.places import schedule_base, shown
 
 # {hook: the APIs that call it}
 _HOOKS = {
@@ -23,6 +23,7 @@ _HOOKS = {
 # Those of them that decide which API a class is of. For the others it does not matter if nothing calls them.
 _DECIDE = ("_apply_dense", "_resource_apply_dense", "get_updates", "update_step")
 _PUBLIC = {"get_updates": ("get_updates", "optimizer_v2"), "get_gradients": ("get_updates", "optimizer_v2")}
+_OWN_SCHEDULE = "a schedule of one API: bind takes it there, elsewhere write it as an everstep.Schedule"
 _APIS = {"tensorflow": "tf.keras", "keras": "keras", "tf_keras": "tf_keras"}
 
 
@@ -41,7 +42,12 @@ class Classes(Finder):
         places = [place for base in bases(node) for each in self.module.resolved(base, scope)
                   for place in self.places_behind(each)]
         if not places:
-            decide = [name for name, _ in _methods(node) if name in _DECIDE]
+            self._schedule(node, scope)
+            is_named = any(text_of(base).endswith("Optimizer") and None in self.module.resolved(base, scope)
+                           for base in bases(node))  # keras.optimizers.Optimizer of an argument keras
+            methods = [name for name, _ in _methods(node)]
+            decide = [name for name in methods if name in _DECIDE]
+            decide += [name for name in methods if name in _HOOKS and is_named]
             if decide and bases(node):
                 self.not_understood(node, "class {} has {} of an optimizer, but what it extends is not known".format(
                     text_of(node.child_by_field_name("name")), decide[0]))
@@ -63,6 +69,15 @@ class Classes(Finder):
             notes.append("it stands inside a function or class: everstep port takes a class of a module")
         self.add(node, "class", "class {}({})".format(name, ", ".join(one_line(base) for base in bases(node))),
                  spans=spans, notes=notes, write=None if nested else command)
+
+    def _schedule(self, node, scope):
+        """A class that extends the schedules of an API."""
+        followed = [each for base in bases(node) for each in self.module.resolved(base, scope)]
+        spans = [span for each in followed if isinstance(each, str) for span in schedule_base(each)]
+        if spans:
+            self.add(node, "schedule", "class {}({})".format(
+                text_of(node.child_by_field_name("name")), ", ".join(one_line(base) for base in bases(node))),
+                spans=spans, notes=[_OWN_SCHEDULE])
 
     def _importable(self):
         """Returns the dotted name by which this file is imported."""

@@ -212,10 +212,15 @@ class Module(object):
 
 
 class Project(object):
-    """All scanned files, so that a name is followed from one to another."""
+    """All scanned files, so that a name is followed from one to another.
 
-    def __init__(self):
-        self._modules = {}  # {(folder or "", dotted name): Module}
+    Args:
+        is_known: a function of a dotted name that returns whether the name says all: it is not followed into the files
+            of the library that has it, which may be scanned too.
+    """
+
+    def __init__(self, is_known):
+        self._modules, self._is_known = {}, is_known  # {(folder or "", dotted name): Module}
 
     def add(self, module):
         stem = os.path.splitext(os.path.basename(module.path))[0]
@@ -228,7 +233,10 @@ class Project(object):
         """Returns what a dotted name stands for, through the scanned files where it leads there; see `resolved`."""
         if depth > _DEEPEST:
             return [None]
-        parts = module.absolute(dotted).split(".")
+        absolute = module.absolute(dotted)
+        if self._is_known(absolute):
+            return [absolute]
+        parts = absolute.split(".")
         folder = os.path.dirname(os.path.abspath(module.path))
         for length in range(len(parts), 0, -1):
             prefix, rest = ".".join(parts[:length]), parts[length:]
@@ -243,7 +251,7 @@ class Project(object):
             for name in rest[1:]:
                 found = other._below(found, name, depth + 1)
             return found
-        return [".".join(parts)]
+        return [absolute]
 
 
 def _attributes_of(bound, name):

@@ -47,7 +47,10 @@ SCHEDULES = {
 }
 # Other names of those modules, or of their beginnings. The first that fits counts.
 _SAME = (
-    ("tensorflow.compat.v2.", "tensorflow."), ("tensorflow.python.keras.api._v1.keras.", "tensorflow.keras."),
+    ("tensorflow.compat.v1.compat.v1.", "tensorflow.compat.v1."), ("tensorflow.compat.v1.compat.v2.", "tensorflow."),
+    ("tensorflow.python.ops.clip_ops.", "tensorflow."), ("tf_slim.layers.optimizers.", "tf_slim."),
+    ("tf_slim.layers.", "tf_slim."), ("tensorflow.compat.v2.", "tensorflow."),
+    ("tensorflow.python.keras.api._v1.keras.", "tensorflow.keras."),
     ("tensorflow.python.keras.api._v2.keras.", "tensorflow.keras."),
     ("tensorflow.compat.v1.contrib.", "tensorflow.contrib."), ("tensorflow_core.", "tensorflow."),
     ("tensorflow.compat.v1.optimizers.", "tensorflow.compat.v1.keras.optimizers."),
@@ -120,12 +123,18 @@ def place_of(dotted):
     if wraps:
         return Place("wrapper", module, last, (), wraps)
     if name.endswith("contrib.layers.optimize_loss") or name == "tf_slim.optimize_loss":
-        return Place("optimize_loss", module, last, (Span("TF", "1.4", "1.15", "tf_train"),), "")
+        return Place("optimize_loss", module, last, (), "")
     if module in SCHEDULES and last in KERAS_SCHEDULES:
         spans = [span.cut("2.6" if span.product == "TF" and last.startswith("Cosine") else None)
                  for span in SCHEDULES[module]]
         return Place("schedule", module, last, tuple(spans), "")
     return _in_module(module, last) if module in MODULES else None
+
+
+def schedule_base(dotted):
+    """Returns the spans of a full dotted name if it is the class that people's own schedules extend; () for others."""
+    module, _, last = canonical(dotted).rpartition(".")
+    return SCHEDULES.get(module, ()) if last == "LearningRateSchedule" else ()
 
 
 def canonical(dotted):

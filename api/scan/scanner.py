@@ -8,7 +8,8 @@ from everstep.scan.classes import Classes
 from everstep.scan.findings import NotUnderstood, Report
 from everstep.scan.names import Module, Project
 from everstep.scan.parsing import Chunk, check_parser, one_line, walk
-from everstep.scan.states import States
+from everstep.scan.places import canonical, place_of
+from everstep.scan.states import States, note_of
 
 _SHOWN = 40  # characters of what does not parse
 
@@ -28,7 +29,7 @@ def scan(paths, on=None, to=None):
         UnsupportedError: the parser is not installed.
     """
     check_parser()
-    findings, unknown, edits, project, modules = [], [], [], Project(), []
+    findings, unknown, edits, project, modules = [], [], [], Project(_is_known), []
     for path in _unique(files.found(paths)):
         source = files.read(path)
         unknown += [NotUnderstood(path, line, 1, why) for line, why in source.notes]
@@ -47,6 +48,12 @@ def scan(paths, on=None, to=None):
                 for finder in finders:
                     finder.visit(node)
     return Report(len(modules), sorted(findings, key=_place), sorted(set(unknown), key=_place), edits, modules)
+
+
+def _is_known(dotted):
+    """Returns whether a name is a wrapper of optimizers, such as Horovod's, or a loader of their state."""
+    place = place_of(dotted)
+    return place is not None and place.kind in ("wrapper", "optimize_loss") or note_of(canonical(dotted)) is not None
 
 
 def _place(each):

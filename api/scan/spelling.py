@@ -63,7 +63,7 @@ class Line(object):
             arguments: its `Arguments`.
             node: what is replaced.
         """
-        target = TO[self._to] if self._to else _BOUND_TO.get(_public(place), _public(place))
+        target = TO[self._to] if self._to else self._target(place)
         there = _as_it_stands(node, place, target)
         name, imports, is_free = (there, [], True) if there else self._spelled(target, self._module.scope_of(node))
         if self._to in _DENSE:  # at the rule: wrappers do not hand it down
@@ -82,6 +82,13 @@ class Line(object):
         if lost:
             why = "its {} is no part of the line".format(lost[0])
         return line, imports, why or _unsafe(node) or self._moved(arguments)
+
+    def _target(self, place):
+        """Returns the module to bind to. A private one of tf.train is that of compat.v1 if the file imports that."""
+        target = _BOUND_TO.get(_public(place), _public(place))
+        imported = self._imported(self._module.scope).values() if place.detail == "private" else ()
+        is_v1 = target == "tensorflow.train" and any(begins(each, "tensorflow.compat.v1") for each in imported)
+        return "tensorflow.compat.v1.train" if is_v1 else target
 
     def moves_rate(self, arguments):
         """Returns whether the learning rate is an expression, which another API may not take."""

@@ -29,6 +29,7 @@ _NAMES = {
     "tensorflow.contrib.checkpoint.": {"CheckpointManager": _OBJECTS},
     "tensorflow.estimator.": {"WarmStartSettings": _SAVER},
 }
+_PRIVATE_TRAIN = "tensorflow.python.training."
 _KERAS = {
     "models.load_model": _WHOLE, "models.save_model": _WHOLE, "saving.load_model": _WHOLE, "saving.save_model": _WHOLE,
     "callbacks.ModelCheckpoint": _WHOLE, "callbacks.BackupAndRestore": _OBJECTS,
@@ -59,7 +60,7 @@ class States(Finder):
             return
         for each in self.module.resolved(function):
             name = None if each is None or isinstance(each, OwnClass) else canonical(each)
-            note = name and _note(name)
+            note = name and note_of(name)
             if note:
                 module, _, last = name.rpartition(".")
                 self.add(node, "state", shown(module, last), notes=[note])
@@ -94,7 +95,10 @@ class States(Finder):
         return bool(made) and all(each is not None and is_right(each) for each in made)
 
 
-def _note(name):
+def note_of(name):
+    """Returns what is said of a dotted name that saves or loads the state of optimizers; None for others."""
+    if name.startswith(_PRIVATE_TRAIN):  # in one of its modules, such as saver
+        return _TRAIN.get(name[len(_PRIVATE_TRAIN):].partition(".")[2])
     for beginning, names in _NAMES.items():
         if name.startswith(beginning) and name[len(beginning):] in names:
             return names[name[len(beginning):]]

@@ -59,7 +59,7 @@ def compare(first, second, steps=STEPS, sparse=True, rates=None, tolerance=BOUND
         steps: number of steps.
         sparse: False if one of them takes no sparse gradients.
         rates: {step: learning rate that is set before that step}, as a scheduler would. Not on tf.train.
-        tolerance: the largest difference that is rounding, relative to the variable's largest value.
+        tolerance: the largest difference that counts as rounding, relative to the variable's largest value.
         echo: a function that prints the result; None to print nothing.
 
     Returns:

@@ -89,12 +89,12 @@ def check_definition(definition_class, configurations=(), golden=(), golden_tole
         steps: number of steps of a run.
         targets: names of targets or ways, such as ["keras3", "tf_train ref"]; by default all that are installed.
         checks: names out of `everstep.testing.CHECKS`; by default all.
-        every: True to make every check in every way and configuration. By default gradients are: the other checks are
-            made once on each target, in one of its ways and one configuration.
+        every: True to run every check in every mode and configuration. By default only the check "gradients" does so;
+            the others run once on each target, in one of its modes and one configuration.
         echo: a function that prints the table; None to print nothing.
-        bounds: {dtype: the largest difference that is rounding, relative to the largest value}, of "float32",
-            "float64" and "float16", where yours are others than 1e-5, 1e-6 and 2e-2. Rules that invert or factor
-            matrices reach 3e-5 in float32.
+        bounds: {dtype: the largest difference that counts as rounding, relative to the largest value}, for "float32",
+            "float64" and "float16". Default: 1e-5, 1e-6 and 2e-2. Rules that invert or factor matrices reach 3e-5 in
+            float32.
 
     Returns:
         A `Report`.

@@ -102,7 +102,7 @@ class Axes(object):
 
     def _varying(self, value):
         kind = getattr(value.aval, "manual_axis_type", value.aval)
-        return getattr(kind, "varying", getattr(kind, "vma", ()))  # older ones have vma, or neither
+        return getattr(kind, "varying", getattr(kind, "vma", ()))  # older JAX has `vma` instead, or neither
 
 
 class JaxBackend(Backend):
@@ -136,11 +136,11 @@ class JaxBackend(Backend):
         old, dtype = self.dtype(value), self.stored(dtype)
         if old == "float32" and dtype in SIXTEEN_BITS and self.is_traced(value):
             value = rounded(value, dtype)
-        # This makes weak types strong, also those of the same dtype: a state of weak types compiles a step twice.
+        # This makes weak types strong, even if the dtype stays: a state of weak types would compile a step twice.
         return self._jax.lax.convert_element_type(value, self._jax.numpy.dtype(dtype))
 
     def stored(self, dtype):
-        return "int32" if dtype == "int64" else dtype  # as optax counts, and all that JAX has by default
+        return "int32" if dtype == "int64" else dtype  # optax counts so, and JAX has no int64 by default
 
     def is_traced(self, value):
         return isinstance(value, self._jax.core.Tracer)
@@ -163,7 +163,7 @@ class JaxBackend(Backend):
 
     def add(self, variable, value):
         total, dtype = self.read(variable) + value, self.dtype(variable)
-        if dtype in END:  # a counter stands still at its end
+        if dtype in END:  # a counter stops at the largest number of its dtype
             total = self._jax.numpy.minimum(total, self.constant(END[dtype], dtype))
         self.write(variable, total)
 
@@ -172,7 +172,7 @@ class JaxBackend(Backend):
         self._held.values[variable.change] = -value if before is None else before - value
 
     def copy(self, value, variable):
-        return self._jax.numpy.array(value, copy=True)  # a state may be donated, and then shares nothing
+        return self._jax.numpy.array(value, copy=True)  # a donated state must not share its arrays
 
     def gradient(self, value, dtype):
         return value if self.is_traced(value) else super(JaxBackend, self).gradient(value, dtype)
@@ -194,7 +194,7 @@ class JaxBackend(Backend):
             return super(JaxBackend, self).branch(predicate, yes, no, variables)
         places, held = [variable.change or variable for variable in variables], self._held.values
         for variable, place in zip(variables, places):
-            if place not in held:  # both branches give the same places values
+            if place not in held:  # both branches must assign to the same variables
                 held[place] = self._no_change(variable)
 
         def values_after(branch):
@@ -210,7 +210,8 @@ class JaxBackend(Backend):
         """
         dtype, numpy = self.dtype(variable), self._jax.numpy
         dtype = "float32" if dtype in SIXTEEN_BITS else dtype
-        for place in [variable] + list(variable.slots.values()):  # the variable may not be given
+        # a slot stands in if the variable's own value was not passed
+        for place in [variable] + list(variable.slots.values()):
             if place in self._held.values and place.shape == variable.shape:
                 return numpy.zeros_like(self._held.values[place], dtype)
         return numpy.zeros(variable.shape, dtype)

@@ -92,7 +92,7 @@ class KerasBackend(Backend):
         if self.lists and self.lists.add(variable, value):
             return
         total, dtype = self.read(variable) + value, self.dtype(variable)
-        if dtype in END and self.is_traced(total):  # a counter stands still at its end, where an eager step raises
+        if dtype in END and self.is_traced(total):  # at its end a traced counter stops; an eager step raises an error
             total = self.keras.ops.minimum(total, self.constant(END[dtype], dtype))
         self.write(variable, total)
 
@@ -142,13 +142,13 @@ class KerasBackend(Backend):
             return function
         import torch
 
-        # It would trace the engine anew for each shape of a variable, and then give up.
+        # torch.compile would trace the engine anew for each shape of a variable, and then give up.
         return torch.compiler.disable(function)
 
     def computing(self):
         if self.name != "torch":
             return self.after(())
-        import torch  # otherwise torch records the step for backpropagation
+        import torch  # because torch would record the step for backpropagation
 
         return torch.no_grad()
 
@@ -157,7 +157,7 @@ class KerasBackend(Backend):
 
     def device(self, variable):
         native = self.read(variable)
-        devices = getattr(native, "devices", None)  # of JAX, whose arrays have no `device` before 0.4.31
+        devices = getattr(native, "devices", None)  # JAX only: its arrays have no `device` before 0.4.31
         return str(sorted(map(str, devices()))) if devices else str(native.device)
 
     def values(self, variables, session):

@@ -111,10 +111,11 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         if scatter is not None:
             return scatter(variable.handle, rows, value)
         # TF 1.4 to 1.6 can only add to rows; when the minimum is newer, this branch can go.
-        waits = self.tf.no_op()  # for all that the write must wait for
+        waits = self.tf.no_op()  # stands for everything that the write must wait for
         with self.tf.control_dependencies([value]):
             difference = -value if mode == "sub" else value - self.gather(variable, rows)
-        # Not by way of the difference: TF 1.6 makes x of -(-x), and drops what the outer one waits for.
+        # The difference must not carry these dependencies: TF 1.6 turns -(-x) into x, and drops those of the outer
+        # minus.
         with self.tf.control_dependencies([waits]):
             return resource.resource_scatter_add(variable.handle, rows, difference)
 
@@ -219,7 +220,7 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
             return True
         try:
             from tensorflow.python.ops import control_flow_util
-        except ImportError:  # TF 1.4, whose branches are no functions
+        except ImportError:  # in TF 1.4 branches are not functions
             return True
         are_functions = getattr(control_flow_util, "EnableControlFlowV2", None)  # from 1.13 on
         return not (are_functions and are_functions(self.tf.get_default_graph()))

@@ -40,7 +40,7 @@ class TorchLists(object):
             self._held = lambda tensor: tensor
             self._in_stateless_scope = lambda: False  # type: Any
         else:
-            self._held = lambda variable: getattr(variable, "_value", None)  # `value` may be a copy: autocast
+            self._held = lambda variable: getattr(variable, "_value", None)  # under autocast, `value` may be a copy
             self._in_stateless_scope = getattr(importlib.import_module(variable.__module__), "in_stateless_scope", None)
         special = {"cast": lambda x, to: x.to(getattr(torch, to)), "equal": torch.eq, "where": self._where}
         special["transpose"] = lambda x, axes=None: x.permute(axes or tuple(range(x.dim()))[::-1])
@@ -51,14 +51,19 @@ class TorchLists(object):
             add_quotient=torch.addcdiv,
         )
         self._constants = {}
-        self._working = {}  # {kernel, dtype and device: whether it computes there what it does on processors}
+        self._working = {}  # {(kernel, dtype, device): whether the kernel computes there the same as on the CPU}
         self._numbers = {}  # {id of a tensor: (the tensor, its version, its number or None)}
         self.foreach = Foreach(torch, self.ops, self._like)
         self._kernels = {
             operation: getattr(self, "_" + operation)
             for operation, function in _NEEDED.items()
-            if hasattr(torch, function)
+            if self._is_on_processors(function)
         }
+
+    def _is_on_processors(self, name):
+        """Returns whether torch has a function of processors: before 2.4 the fused ones are of CUDA only."""
+        of_operator = self.torch._C._dispatch_has_kernel_for_dispatch_key
+        return hasattr(self.torch, name) and of_operator("aten::" + name, "CPU")
 
     def _constant(self, number, dtype, device):
         """Returns a number as a tensor: the same at each call."""
@@ -89,7 +94,8 @@ class TorchLists(object):
             number = None
         elif is_new or number is None:
             number = tensor.item()
-        self._numbers[id(tensor)] = tensor, tensor._version, number  # the tensor, so that its id stays its own
+        # holds the tensor, so that no other one gets its id
+        self._numbers[id(tensor)] = tensor, tensor._version, number
         return number
 
     def knows(self, value):
@@ -253,7 +259,7 @@ class TorchLists(object):
         Args:
             operation, settings: of a `Kernel` of engine/fused.py.
         """
-        if self.is_far(tensors):  # to read a hyper would be to wait: see `device_kernel`
+        if self.is_far(tensors):  # reading a hyper would wait for the device: see `device_kernel`
             return None
         return self._function(operation, settings)
 
@@ -280,7 +286,7 @@ class TorchLists(object):
         try:
             function(tensors, one(0.25), **dict(dict.fromkeys(scalars, 0.5), **dict(slots, **kernel.settings)))
             return self.torch.cat([each.cpu() for each in tensors + [slot[0] for slot in slots.values()]])
-        except (NotImplementedError, RuntimeError):  # torch's words for that
+        except (NotImplementedError, RuntimeError):  # torch raises these if it has no such kernel
             return None
 
     def _steps(self, number, tensors):
@@ -288,7 +294,7 @@ class TorchLists(object):
         return [self._constant(number, self.torch.float32, tensors[0].device)] * len(tensors)
 
     def _apply_adam(self, tensors, grads, m, v, lr, beta1, beta2, epsilon, beta1_power, beta2_power, vhat=()):
-        late = self._steps(math.inf, tensors)  # as with powers of 0: no bias is left to correct
+        late = self._steps(math.inf, tensors)  # so late that no bias is left to correct, as with beta powers of 0
         self.torch._fused_adam_(
             tensors, grads, m, v, list(vhat), late, lr=lr, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=epsilon,
             amsgrad=bool(vhat), maximize=False,

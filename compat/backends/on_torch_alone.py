@@ -154,7 +154,7 @@ class TorchBackend(Backend):
         return self.torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
 
     def existing_rows(self, rows, variable, name):
-        rows = self.constant(rows, "int64")  # a device that gets a wrong one takes no call after it
+        rows = self.constant(rows, "int64")  # after a wrong row number a device fails at every later call
         check_row_numbers(rows.cpu().numpy(), len(variable), name)
         return rows
 

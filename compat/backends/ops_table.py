@@ -17,7 +17,7 @@ def add_linalg(table, qr, eigh, svd, cholesky, solve, diagonal):
     """
 
     def rank_of(x):
-        return x.shape.ndims if hasattr(x.shape, "ndims") else len(x.shape)  # None: TensorFlow does not know it
+        return x.shape.ndims if hasattr(x.shape, "ndims") else len(x.shape)  # None if TensorFlow does not know the rank
 
     def check_matrix(x):
         if rank_of(x) not in (2, None):

@@ -106,7 +106,7 @@ class TensorFlowGradients(Backend):
     def _if_equal(self, value, actual, expected, name):
         """Returns a value that fails if two shapes differ."""
         ranks = self.tf.size(actual), self.tf.size(expected)
-        both = self.tf.minimum(*ranks)  # shapes of unequal length cannot be compared
+        both = self.tf.minimum(*ranks)  # TensorFlow cannot compare shapes of different lengths
         same = self.tf.reduce_all(self.tf.equal(actual[:both], expected[:both]))
         same = self.tf.logical_and(self.tf.equal(*ranks), same)
         message = "the gradient of {} does not fit it: its shape, and the needed one, are".format(name)

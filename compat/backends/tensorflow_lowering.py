@@ -79,7 +79,7 @@ class TensorFlowLowering(Backend):
                 return "not compiled: a ref variable in a function"
             if not forced and not self._shares_compiled:
                 return "not compiled: TensorFlow before 2.5 compiles functions only if forced"
-            # Nothing waits for the writes, and an eager step of tf.train does not take place.
+            # Nothing waits for the writes there, so an eager step of tf.train would change nothing.
             return "" if self.is_since("2.1") else "not compiled: TensorFlow before 2.1 loses its writes in functions"
         return "" if forced else self._cannot_compile_in_session(variable)
 

@@ -91,7 +91,7 @@ class TensorFlowPlacing(Backend):
         for holder in (variable, getattr(variable, "_handle", None)):
             owner = getattr(holder, "_distributed_container", None)
             if owner is not None:
-                return owner() if callable(owner) else owner  # TF 2.3 has no weak reference, but the variable
+                return owner() if callable(owner) else owner  # TF 2.3 holds the variable itself, not a weak reference
         return variable
 
     def replica(self):
@@ -124,7 +124,7 @@ class TensorFlowPlacing(Backend):
         distribute, replica = self.tf.distribute, self.tf.distribute.get_replica_context()
         if replica is None:
             sums = strategy.extended.batch_reduce_to(distribute.ReduceOp.SUM, pairs)
-        else:  # strategies that never leave it: XLA's, on several GPUs
+        else:  # XLA's strategies on several GPUs never leave the replica context
             sums = replica.all_reduce(distribute.ReduceOp.SUM, [grad for grad, _ in pairs])
         return [(grad, variable) for grad, (_, variable) in zip(sums, pairs)]
 

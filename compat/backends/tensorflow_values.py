@@ -44,7 +44,7 @@ class TensorFlowValues(Backend):
         for batch in self._batches(variables) if session else [variables]:
             try:
                 values.extend(self._run(batch, session))
-            except Exception:  # one has no value: find out which
+            except Exception:  # one of them has no value; find out which
                 for variable in batch:
                     values.extend(self._value(variable, session))
         return [as_own(value) for value in values]
@@ -93,7 +93,7 @@ class TensorFlowValues(Backend):
                     batches, room = [], RUN_BYTES
                 initial = variable.initializer.inputs[1].name
                 batch = next((each for each in batches if initial not in each), None)
-                if batch is None:  # the first one, or variables share their initial value
+                if batch is None:  # there is no batch yet, or the variables share their initial value
                     batch = {}
                     batches.append(batch)
                 batch[initial] = variable, value

@@ -72,7 +72,11 @@ class Foreach(object):
     def write(self, tensors, value):
         """Writes a list, or one number to all, to tensors."""
         if isinstance(value, list):
-            self.torch._foreach_copy_(tensors, value)
+            if self._has("copy_"):
+                self.torch._foreach_copy_(tensors, value)
+                return
+            for tensor, each in zip(tensors, value):  # torch 2.0
+                tensor.copy_(each)
             return
         self.torch._foreach_zero_(tensors)
         if isinstance(value, self.torch.Tensor) or value:
@@ -144,7 +148,7 @@ class Foreach(object):
         return self._run("div", spare, a, b)
 
     def _pow(self, spare, a, b):
-        if isinstance(a, self.torch.Tensor) or isinstance(b, self.torch.Tensor):
+        if isinstance(a, self.torch.Tensor) or isinstance(b, self.torch.Tensor) or not self._has("pow"):
             return None
         return self._run("pow", spare, a, b) if isinstance(a, list) else list(self.torch._foreach_pow(a, b))
 

@@ -28,8 +28,8 @@ def by_branch(claim, definition, claims_of):
         taken, owners, claims = OrderedDict(), [], claims_of(rule)
         entry, form = claims[0].entry, other_form(rule, claims[0].entry)
         if form is not None:
-            raise StateError("the velocity of the branch {} is {}times the rate in {}: give that branch "
-                             "rate_in_velocity={}".format(branch, "" if form else "not ", entry.native, form))
+            raise StateError("in {}, the velocity of the branch {} is {}multiplied by the rate: give that branch "
+                             "rate_in_velocity={}".format(entry.native, branch, "" if form else "not ", form))
         for each in claims:
             shapes = {name: tuple(handle.shape) for name, handle in each.variables.items()}
             mine = OrderedDict((name, handles) for name, handles in each.slots.items()
@@ -37,9 +37,9 @@ def by_branch(claim, definition, claims_of):
             owners += [each] if mine else []
             twice = sorted(set(taken).intersection(mine))
             if twice:
-                raise FileError("{}: {} have trained {}, of the branch {} of {}".format(
-                    claim.path, " and ".join(owner.describe() for owner in owners), first_few(twice), branch,
-                    definition._short()))
+                raise FileError("{}: several optimizers trained {}: {}. In {} it belongs to one branch, {}".format(
+                    claim.path, first_few(twice), " and ".join(owner.describe() for owner in owners),
+                    definition._short(), branch))
             taken.update(mine)
             variables.update(each.variables)
         if not taken:
@@ -97,7 +97,7 @@ def branch_counts(claim, given=None):
         rests = _is_zero(claim.branches[branch])
         left = OrderedDict((name, count) for name, count in choices[branch].items() if (count[0] == 0) == rests)
         choices[branch] = left or choices[branch]
-    for _ in open_branches:  # each time, those that are settled leave fewer to the others
+    for _ in open_branches:  # each settled branch leaves fewer choices to the others
         for branch in open_branches:
             others = {next(iter(counts)) for other, counts in choices.items() if other != branch and len(counts) == 1}
             left = OrderedDict((name, count) for name, count in choices[branch].items() if name not in others)
@@ -107,7 +107,8 @@ def branch_counts(claim, given=None):
         name for counts in choices.values() for name in counts)
     for branch in open_branches:
         counts = choices[branch]
-        if left_over and taken.count(next(iter(counts))) > 1:  # two branches, one optimizer, and another left over
+        # two branches take the same optimizer, and another one is left over
+        if left_over and taken.count(next(iter(counts))) > 1:
             counts = possible[branch]
         if len(set(counts.values())) > 1:
             raise FileError(

@@ -16,9 +16,9 @@ from everstep.errors import FileError
 
 # {name on disk: our name} for the counters of stock optimizers.
 COUNTERS = {counter.native: counter.name for entry in STOCK for counter in entry.head + entry.tail}
-# Names such as `touched/0`: everstep's OptimizerV2 so tracks slots whose shape or dtype differs from the variable's.
+# If a slot's shape or dtype differs from its variable's, everstep's OptimizerV2 tracks it as `touched/0`.
 _TRACKED = re.compile(r"(.+)/[0-9]+\Z")
-_COUNTS = ("_iterations", "iterations")  # children of new-style optimizers, which _variables has too; Keras 3.1 to 3.4
+_COUNTS = ("_iterations", "iterations")  # new-style optimizers (which also have them in _variables); Keras 3.1 to 3.4
 # The children of a LossScaleOptimizer: of Keras 3, and of its `loss_scale` in tf.keras and tf.train.
 _SCALE_NAMES = {"dynamic_scale": "scale", "step_counter": "good_steps", "current_loss_scale": "scale",
                 "good_steps": "good_steps"}

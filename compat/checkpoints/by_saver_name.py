@@ -68,7 +68,7 @@ def by_saver_name(claim, request):
         scopes = _scopes(target, claim.variables)
         try:
             definition = definition_for(claim._replace(target=target), request)[0] if scopes else None
-        except EverstepError:  # where nothing has the name, tf.train's optimizers below say so
+        except EverstepError:  # if nothing has this name, the search for tf.train's optimizers below raises the error
             continue
         for scope, count in scopes.items():
             claims += _bound(claim._replace(target=target, scope=scope), definition, count, errors)
@@ -119,7 +119,7 @@ def _of_stock(claim, definition, asked=None):
     claim, arrays = claim._replace(definition=definition), claim.variables
     entries = entries_for("tf_train", definition)
     if not entries:
-        if getattr(definition, "saved_as", None):  # everstep.port writes it down
+        if getattr(definition, "saved_as", None):  # a ported definition has the names of its slots
             return [by_pattern(claim, definition, definition.saved_as)]
         if not all_slots(definition):
             return [claim._replace(powers={})]
@@ -137,10 +137,10 @@ def _of_stock(claim, definition, asked=None):
     if not claims:
         entry = entries[0]
         if has_weights_alone(arrays):
-            raise FileError("{} has weights alone: none of its {} arrays stands beside another as a slot does; there "
-                            "is no optimizer's state to read".format(claim.path, len(arrays)))
+            raise FileError("{} has weights alone: none of its {} arrays is named like the slot of another one, so "
+                            "there is no optimizer state to read".format(claim.path, len(arrays)))
         raise FileError(errors[0] if errors else (
-            "{} has no slots of {}: none of its {} names ends with /{}{}. If the optimizer was written by hand, give "
+            "{} has no slots of {}: none of its {} names ends with /{}{}. If it was your own optimizer class, give "
             "slots= (--slot)".format(claim.path, entry.native, len(arrays), entry.op, likely_optimizers(claim))))
     return list(claims.values())
 

@@ -6,29 +6,24 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints.claims import Claim
-from everstep.compat.checkpoints.conversions import first_few, scaled
+from everstep.compat.checkpoints.conversions import factored_shape, first_few, scaled
 from everstep.compat.checkpoints.naming import names_of, weights_of
 from everstep.compat.files.contents import handle_of
 from everstep.compat.files.torch_file import BUFFERS
+from everstep.compat.stock.of_torch import FLAG, TORCH, entry_named, keys_of, spelled
 from everstep.errors import FileError, StateError
+from everstep.optimizers.contract import flat
 from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.rmsprop import RMSprop
 
 # {slot in torch: slot here}. A name that is not in it is the same on both sides.
-SLOTS = {"exp_avg": "m", "exp_avg_sq": "v", "max_exp_avg_sq": "v_hat", "exp_inf": "u", "square_avg": "mean_square",
-         "grad_avg": "mean_grad", "momentum_buffer": "velocity", "acc_delta": "mean_square_step", "sum": "accumulator",
-         "row_var": "rows", "col_var": "columns", "variance": "v"}
+_SLOTS = {native: name for entry in TORCH for native, name in entry.slot_names.items()}
 # {number in torch, of each parameter: what it is here, one for all}
-_SHARED = {"step": "updates", "mu_product": "momentum_product"}
-# {hyper in torch: hypers here}
-_HYPERS = {"lr": ("learning_rate",), "betas": ("beta_1", "beta_2"), "eps": ("epsilon",), "alpha": ("rho",),
-           "rho": ("rho",), "momentum": ("momentum",), "weight_decay": ("weight_decay",),
-           "momentum_decay": ("momentum_decay",)}
-_OPTIONS = ("nesterov", "centered", "amsgrad")  # of the same name on both sides
-# [(hyper that only one class of torch.optim has, the class)]
-_CLASSES = [("dampening", "SGD"), ("centered", "RMSprop"), ("lr_decay", "Adagrad"), ("momentum_decay", "NAdam"),
-            ("ns_steps", "Muon"), ("beta2_decay", "Adafactor"), ("rho", "Adadelta"), ("lambd", "ASGD"),
-            ("etas", "Rprop"), ("history_size", "LBFGS"), ("amsgrad", "Adam")]
+_SHARED = dict({counter.native: counter.name for entry in TORCH for counter in entry.head}, step="updates")
+_KEYS = {key for entry in TORCH for key in keys_of(entry)}
+# {key that only the groups of one class have, which no entry describes: the class}
+_WITHOUT_ENTRY = {"ns_steps": "Muon", "history_size": "LBFGS"}
+_PLAIN = {"lr", "betas", "eps", "weight_decay", FLAG}  # keys of many optimizers, also outside of torch.optim
 
 
 def found(contents):
@@ -57,12 +52,24 @@ def _keys(each):
 
 
 def _class_of(group, slots):
-    """Returns the name of the class in torch.optim that has such hypers; None if there is none."""
-    for key, name in _CLASSES:
-        if key in group:
-            return "AdamW" if name == "Adam" and group.get("decoupled_weight_decay") else name
-    stored = {slot for each in slots.values() for slot in each}
-    return "Adamax" if "exp_inf" in stored else "RAdam" if "betas" in group and "exp_avg_sq" in stored else None
+    """Returns the name of the class in torch.optim that has such groups and slots; None if there is none."""
+    own = [name for key, name in sorted(_WITHOUT_ENTRY.items()) if key in group]
+    stored = {slot for each in slots.values() for slot in each}.difference(_SHARED)
+    fitting = [] if own else [entry for entry in TORCH if _KEYS.intersection(group) <= keys_of(entry)
+                              and (_always(entry) <= stored <= set(entry.slot_names) or not stored)]
+    if not fitting:
+        return own[0] if own else None
+    fewest = min(len(keys_of(entry).difference(group, [FLAG])) for entry in fitting)
+    names = [entry.native for entry in fitting if len(keys_of(entry).difference(group, [FLAG])) == fewest]
+    if keys_of(entry_named(names[0])) <= _PLAIN and not {"maximize", "foreach"}.intersection(group):
+        return None  # stock has these since torch 1.12
+    return "AdamW" if "AdamW" in names and group.get(FLAG) else names[0]
+
+
+def _always(entry):
+    """Returns the slots in torch that an optimizer has with all options."""
+    declared = entry.definition.declarations
+    return {native for native, name in entry.slot_names.items() if declared[name].when is None}
 
 
 def by_torch(claim, definition, request):
@@ -75,7 +82,7 @@ def by_torch(claim, definition, request):
     each = next(each for each in claim.contents.objects if each.place == claim.scope)
     _check_options(claim, definition, each)
     values = _shared(claim)
-    hypers, notes = _hypers(each.groups)
+    hypers, notes = _hypers(claim, definition, each.groups)
     values.update((name, handle) for name, handle in hypers.items() if name not in values)
     untrained = [key for key in _keys(each) if str(key) not in claim.slots]
     if untrained:
@@ -85,7 +92,7 @@ def by_torch(claim, definition, request):
     slots = OrderedDict()
     for name, stored in claim.slots.items():
         factor = _factor(claim, definition, rates[name] if request.learning_rate is None else request.learning_rate)
-        own = OrderedDict((SLOTS.get(slot, slot), handle) for slot, handle in stored.items() if slot not in _SHARED)
+        own = OrderedDict((_SLOTS.get(slot, slot), handle) for slot, handle in stored.items() if slot not in _SHARED)
         slots[name] = OrderedDict((slot, scaled(handle, factor) if slot == "velocity" and factor != 1 else handle)
                                   for slot, handle in own.items())
     names = _names(claim, each, slots, request.variables)
@@ -103,8 +110,8 @@ def _shared(claim):
         for slot in sorted(set(_SHARED).intersection(stored)):
             ours, number = _SHARED[slot], np.asarray(stored[slot])
             if number.shape not in ((), (1,)) or not number > 0 or slot == "step" and number != np.floor(number):
-                raise FileError("{}: {} of the parameter {} is {}, which is no such number".format(
-                    claim.path, slot, name, first_few([str(number)])))
+                raise FileError("{}: {} of the parameter {} is {}, not one {} greater than zero".format(
+                    claim.path, slot, name, first_few([str(number)]), "integer" if slot == "step" else "number"))
             number = number.reshape(()).astype(np.int64 if slot == "step" else np.float64)
             before = values.setdefault(ours, handle_of(ours, number))
             if np.asarray(before) != number:
@@ -115,18 +122,23 @@ def _shared(claim):
     return values
 
 
-def _hypers(groups):
+def _hypers(claim, definition, groups):
     """Returns ({hyper: handle} of those that all groups have alike, [note on the others])."""
-    values, differing = OrderedDict(), []
-    for key, ours in _HYPERS.items():
+    values, differing, entry = OrderedDict(), [], entry_named(claim.class_name)
+    flat_names = {}  # {bare name: the hyper's own}. A wrapper's weight_decay is the one that stock of torch calls so.
+    for name in sorted(flat(definition, "hyper"), key=lambda name: ("/" in name) == name.endswith("weight_decay")):
+        flat_names[name.rpartition("/")[2]] = name
+    known = set(flat_names).union(["weight_decay"])
+    for key in groups[0] if groups else ():
+        ours = spelled(entry, key)
         given = [group[key] for group in groups if key in group]
         numbers = [np.asarray(each, np.float64).reshape(-1) for each in given if _is_number(each)]
-        if not numbers or len(numbers) < len(given) or len(numbers[0]) != len(ours):
+        if not known.issuperset(ours) or len(numbers) < len(given) or len(numbers[0]) != len(ours):
             continue
         if any(not np.array_equal(each, numbers[0]) for each in numbers):
             differing.append(key)
             continue
-        values.update((name, handle_of(name, number)) for name, number in zip(ours, numbers[0]))
+        values.update((flat_names.get(name, name), handle_of(name, number)) for name, number in zip(ours, numbers[0]))
     return values, ["{} differs between the groups of parameters: the definition's is kept".format(
         " and ".join(sorted(differing)))] * bool(differing)
 
@@ -137,12 +149,12 @@ def _is_number(value):
 
 
 def _check_options(claim, definition, each):
-    for option in _OPTIONS:
-        ours = getattr(definition.base, option, None)
+    for option in sorted(definition.base.declarations):
+        value = getattr(definition.base, option) if definition.base.declarations[option].is_argument else None
         for group in each.groups:
-            if ours is not None and option in group and bool(group[option]) != bool(ours):
+            if isinstance(value, bool) and bool(group.get(option, value)) != value:
                 raise StateError("{} was trained with {}={!r}, {} has {!r}".format(
-                    claim.path, option, group[option], definition._short(), ours))
+                    claim.path, option, group[option], definition._short(), value))
 
 
 def _factor(claim, definition, rate):
@@ -188,6 +200,5 @@ def _checked_names(claim, names):
 
 def _shape(slots):
     """Returns the shape of a variable: the common one of its slots, or that of rows and columns together."""
-    if "rows" in slots and "columns" in slots:
-        return slots["rows"].shape[:-1] + slots["columns"].shape[-1:]
-    return max([handle.shape for handle in slots.values()], key=len) if slots else ()
+    shape = factored_shape(slots)
+    return shape or max([handle.shape for handle in slots.values()] or [()], key=len)

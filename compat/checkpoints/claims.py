@@ -89,8 +89,8 @@ class Claim(namedtuple(
                  if request.updates in [handle.name.partition(":")[0] for handle in each.values()]]
         powers = named or list(self.powers.values())
         if len(powers) > 1 and (request.scope or request.variables):
-            raise FileError("{} has the beta powers of {} optimizers, {}. Give updates= (--updates), the name of "
-                            "the one that is meant".format(self.path, len(powers), " and ".join(self.powers)))
+            raise FileError("{} has the beta powers of {} optimizers, {}. Say which to read: give its name as "
+                            "updates= (--updates)".format(self.path, len(powers), " and ".join(self.powers)))
         for each in powers:
             handles.extend(each.values())
         return OrderedDict((handle.name, handle) for handle in handles if hasattr(handle, "name"))

@@ -129,7 +129,8 @@ def other_form(definition, entry):
     return stock_form if differ else None
 
 
-MEANINGS = ("momentum_schedule", "momentum_decay", "rate_in_velocity")  # they change what is stored
+# options that change the meaning of what is stored
+MEANINGS = ("momentum_schedule", "momentum_decay", "rate_in_velocity")
 
 
 def check_meaning(definition, native, options):
@@ -149,3 +150,14 @@ def first_few(texts, count=8, separator=", ", nothing="none"):
     """Returns the first texts, joined, and the number of all if there are more."""
     texts = list(texts)
     return separator.join(texts[:count] + ["... ({} in all)".format(len(texts))] * (len(texts) > count)) or nothing
+
+
+# The slots of a factored second moment: {name: that of the other one}. Those of a matrix (a, b) are (a, 1) and (1, b).
+FACTORED = {"rows": "columns", "columns": "rows"}
+
+
+def factored_shape(slots):
+    """Returns the shape of the variable with these slots, `{name: array}`; () if they are not rows and columns."""
+    shapes = {name.rpartition("/")[2]: tuple(array.shape) for name, array in slots.items()}
+    rows, columns = shapes.get("rows", ()), shapes.get("columns", ())
+    return rows[:-1] + columns[-1:] if len(rows) == len(columns) > 1 else ()

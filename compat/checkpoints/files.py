@@ -37,12 +37,12 @@ def read_checkpoint(
             of a tf.train.Saver file that holds it, such as `"global_step"`.
         learning_rate: float, the rate in force, used to rescale momentum.
         variables: the names of the trained variables in the optimizer's order, if the file leaves that open.
-        slots: for a tf.train.Saver file of an optimizer written by hand: the names of its slots there, with `{var}` for
+        slots: for a tf.train.Saver file of your own optimizer class: the names of its slots there, with `{var}` for
             the variable's name: `{"m": "{var}/adam_m", "v": "{var}/adam_v"}`. Needs `definition`. A definition that
             `everstep.port` made of a tf.train optimizer has them as its attribute `saved_as`.
-        scope: text, the place in the file of the optimizer that is meant, if there are several: `"D_opt"`, which two
-            slots are named after, `"critic/Adam"`, or the attribute of a saved object, such as `"optimizer"`. The
-            error that names several says their places.
+        scope: text that says which optimizer to read, if the file has several: `"D_opt"` if its slots are named so,
+            `"critic/Adam"`, or the attribute of a saved object, such as `"optimizer"`. The error that you get
+            without it lists what to give.
         max_bytes: int, how many bytes a packed file (`.keras`, HDF5) may unpack to. Default: 20 times its size, or
             64 MiB if that is more.
 

@@ -5,7 +5,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.checkpoints.conversions import first_few
+from everstep.compat.checkpoints.conversions import factored_shape, first_few
 from everstep.compat.checkpoints.layouts import engine_variants, named_so, optional_slots, record_of, slots_of_rank
 from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
 from everstep.compat.engine.missed_sums import BLOCKS
@@ -85,7 +85,7 @@ def _split_by_branch(arrays, definition, known, target):
                 sorted(idle)[0], definition._short(), first_few(known)))
     choices = []
     for name, shape in zip(known, shapes):
-        full, several = slots_of_rank(definition, 1, name), []  # a matrix may have rows and columns in their place
+        full, several = slots_of_rank(definition, 1, name), []  # a matrix may have `rows` and `columns` instead
         for rank in {1, 2} if shape is None else {len(shape)}:
             rule = definition.specialize(record_of(name, (2,) * rank))
             slots = [Slot(slot, slot, False, "matrix" if slot not in full else "own" if each.shape is not None else "")
@@ -116,7 +116,7 @@ def _only_split(arrays, shapes, choices):
 def _takings(arrays, shape, choices, place):
     """Yields ([{slot: (name, handle)}] that a variable may take from a place on, the next place); [] if it has none."""
     if place == len(arrays) or shape is not None and arrays[place][1].shape != shape:
-        yield [], place  # it is not trained
+        yield [], place  # this variable is not trained
     for slots in choices:
         taken = OrderedDict(zip(slots, arrays[place : place + len(slots)]))
         if len(taken) == len(slots) and _consistent(taken):
@@ -195,10 +195,9 @@ def _variable_shape(stored_slots):
     """Returns the shape of the variable with these slots: that of a full slot, or of rows and columns together."""
     full_shapes = [handle.shape for slot, (_, handle) in stored_slots.items()
                    if slot.rank not in ("matrix", "own") and slot.name not in ENGINE_SLOTS]
-    if full_shapes or not stored_slots:
-        return max(full_shapes, key=len) if full_shapes else ()
-    rows, columns = [handle.shape for _, handle in stored_slots.values()][:2]
-    return rows[:-1] + columns[-1:] if len(rows) == len(columns) > 1 else ()
+    if full_shapes:
+        return max(full_shapes, key=len)
+    return factored_shape({slot.name: handle for slot, (_, handle) in stored_slots.items()})
 
 
 def _consistent(stored_slots):

@@ -43,10 +43,10 @@ def definition_for(claim, request):
         except EverstepError as error:
             raise type(error)("{}: {}. Give definition=".format(claim.path, error))
     if claim.contents.format == "tf-saver" and has_weights_alone(claim.variables):
-        raise FileError("{} has weights alone, or is of an optimizer without slots: to read its count give optimizer= "
-                        "(--optimizer), such as \"GradientDescentOptimizer(learning_rate=0.1)\"".format(claim.path))
+        raise FileError("{} has weights alone, or its optimizer has no slots; if so, give optimizer= (--optimizer) to "
+                        "read its count, such as \"GradientDescentOptimizer(learning_rate=0.1)\"".format(claim.path))
     raise StateError(
-        "{} does not say which optimizer it is of{}: give definition=, such as everstep.optimizers.Adam(...), or "
+        "{} does not say which optimizer wrote it{}: give definition=, such as everstep.optimizers.Adam(...), or "
         "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(claim.path, likely_optimizers(claim))
     )
 
@@ -74,7 +74,7 @@ def definition_of_stock(stock, target=None):
         return from_native(stock, target)
 
 
-# An optimizer in the words of its API. arguments: {name: value}
+# An optimizer as its own API writes it. arguments: {name: value}
 Named = namedtuple("Named", "name arguments")
 
 
@@ -118,7 +118,7 @@ def _definition_of_name(claim, request):
     if unknown:
         raise StateError("{} has no argument {}; it has {}".format(
             entry.native, ", ".join(unknown), ", ".join(sorted(entry.names))))
-    if learning_rate is not None:  # so that the text need not repeat the rate
+    if learning_rate is not None:  # then the text need not repeat the rate
         arguments = dict({"learning_rate": learning_rate}, **arguments)
     return definition_of_entry(claim, entry, arguments)
 
@@ -147,7 +147,7 @@ def definition_of_entry(claim, entry, arguments):
     all_arguments = {name: as_number(handle) for name, handle in claim.values.items()
                      if name in entry.names and not np.shape(handle)}
     all_arguments.update(arguments)
-    for needed in entry.needed:  # what is given by hand, or found in a file without a config, need not be whole
+    for needed in entry.needed:  # arguments that a user gives, or that a file without a config has, may be incomplete
         all_arguments.setdefault(needed, entry.defaults[needed])
     for slot, argument in (("v_hat", "amsgrad"), ("mean_grad", "centered")):
         if argument in entry.names and argument not in all_arguments:
@@ -187,7 +187,7 @@ def candidates(claim):
         # AdamGS and LazyAdamGS have Adam's slots, without its powers.
         fitting = [entry for entry in entries if entry.slot_names and slots_of(arrays, entry.op)
                    and not (entry.op == "Adam" and not entry.head and claim.powers)]
-        if not fitting and claim.powers:  # people gave it a name
+        if not fitting and claim.powers:  # the user's program named its optimizer
             known = {entry.op for entry in entries}
             fitting = [entry for entry in entries if entry.head and ops_beside(arrays, len(entry.slots), known)]
     else:

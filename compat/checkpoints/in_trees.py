@@ -22,7 +22,7 @@ def opened(transform, opt_state, params):
         VariableError: there are no parameters.
     """
     if params is None:
-        raise VariableError("a transform of optax holds nothing: give it, its state and the parameters")
+        raise VariableError("a transform of optax holds no state: give the transform, its state and the parameters")
     pure, state = transform._bound.adapter, _state_in(opt_state)
     try:
         tree = Tree(pure, params)
@@ -85,8 +85,8 @@ def _state_in(opt_state):
     states = [each for each in jax.tree_util.tree_leaves(opt_state, is_leaf=is_one) if is_one(each)]
     if len(states) != 1:
         raise StateError(
-            "an optimizer's state with one state of a transform of everstep is needed; this has {}. Give the transform "
-            "its own, such as opt_state[1] of a chain".format(len(states) or "none"))
+            "needed is an optax state with one state of an everstep transform in it; this has {}. Give the part that "
+            "belongs to the transform, such as opt_state[1] of a chain".format(len(states) or "none"))
     return states[0]
 
 

@@ -39,7 +39,7 @@ def _everstep_layouts(target, definition):
     hypers = [name for name, (owner, declaration) in flat(definition, "hyper").items()
               if isinstance(owner._values[declaration.name], float)]
     hypers = sorted(hypers, key=lambda name: name != "learning_rate")
-    if "learning_rate" not in flat(definition, "hyper"):  # of a partition: Keras 3's base class has one
+    if "learning_rate" not in flat(definition, "hyper"):  # a partition has no such hyper, but Keras 3's base class has
         hypers = ["learning_rate"] + hypers
     head = ["updates"] + (hypers if target == "keras3" else [])
     head += [name for name in counters(definition) if name != "updates"] + list(flat(definition, "scalar"))
@@ -54,7 +54,7 @@ def _everstep_layouts(target, definition):
     slots = [Slot(name, name, False, rank_of(name)) for name in _merged(matrices, vectors)]
     for beside in engine_variants(definition, target):
         block = slots + beside
-        if block and target in ("optimizer_v2", "get_updates"):  # as stock does, since everstep 0.1.0
+        if block and target in ("optimizer_v2", "get_updates"):  # as stock does; older files are variable by variable
             blocks = STOCK_ORDERS.get(type(definition.base).__name__, []) if target == "optimizer_v2" else []
             listed = [name for names in blocks for name in names]
             blocks = blocks + [[slot.name] for slot in block if slot.name not in listed]
@@ -70,7 +70,7 @@ def engine_variants(rule, target):
     # Some backends of Keras 3 have no sparse gradients, and no slots for them.
     if target == "keras3" and variants[0] != engine_slot_names(rule, False):
         variants.append(engine_slot_names(rule, False))
-    if SUMS in variants[0] and HISTORY not in variants[0]:  # of an everstep that kept a history instead
+    if SUMS in variants[0] and HISTORY not in variants[0]:  # files of an older everstep have a history instead of sums
         variants.append([HISTORY if name == SUMS else name for name in variants[0]])
     return [[Slot(name, name, False, "") for name in names] for names in variants]
 

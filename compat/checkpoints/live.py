@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import sys
+import warnings
 from collections import OrderedDict
 
 import numpy as np
@@ -13,11 +14,11 @@ from everstep.compat.files.contents import Handle, numbered, product
 from everstep.compat.files.exact import bfloat16_to_float32
 from everstep.compat.targets import construction
 from everstep.compat.targets.native import NativeOptimizer
-from everstep.errors import EverstepError, StateError, UnsupportedError, VariableError
+from everstep.errors import EverstepError, StateError, StateWarning, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, is_tensor, with_hypers
 from everstep.optimizers.contract.checks import TEXT
 
-GROUP_SIZE = 1 << 24  # numbers that are read at once
+GROUP_SIZE = 1 << 24  # how many numbers are read at once
 
 
 @contextlib.contextmanager
@@ -30,6 +31,12 @@ def open_access(optimizer, variables, session):
         unwrapped.extend(map(bound.adapter.unwrap, bound.adapter.own_variables().values()))
         session = bound.backend.session_for(unwrapped, session, bound.adapter.default_session)
         yield _Access(bound, _wholes(bound, parts_by_whole), session, is_ordered(variables))
+
+
+def differing_hypers(bound):
+    """Returns {flat hyper: its values} of hypers that have several, as in parameter groups of torch."""
+    groups = bound.adapter.groups
+    return groups.differing() if groups is not None else {}
 
 
 def is_ordered(variables):
@@ -306,8 +313,18 @@ class _Access(object):
             self.bound.adapter.set(name, value)
 
     def config(self):
-        """Returns the definition's config with its present hypers, without those that have no value."""
-        values = {name: self.hyper(name) for name in self.bound.hyper_declarations()}
+        """Returns the definition's config with its present hypers, without those that have no value.
+
+        Warns of those that have several, by group: they stay as the definition was given.
+        """
+        differing = differing_hypers(self.bound)
+        if differing:
+            warnings.warn(StateWarning(
+                "{}: its parameter groups have different values of {}. A state has one, so it has the definition's; "
+                "restore it into an optimizer with such groups".format(self.owner, " and of ".join(
+                    "{} ({})".format(name, ", ".join(map(str, differing[name]))) for name in sorted(differing)))),
+                stacklevel=4)
+        values = {name: self.hyper(name) for name in self.bound.hyper_declarations() if name not in differing}
         values = {name: value for name, value in values.items() if isinstance(value, (float, Schedule))}
         return with_hypers(self.bound.definition, values).get_config(strict=False)
 

@@ -100,11 +100,12 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
             targets.setdefault(expand_name(pattern, old, new, name), []).append(name)
         for name, olds in targets.items():
             if len(olds) > 1:
-                raise StateError("{}={} makes one name, {}, of {}".format(old, new, name, " and ".join(olds)))
+                raise StateError("{}={} gives one name, {}, to several variables: {}".format(
+                    old, new, name, " and ".join(olds)))
             if name not in given_left:
                 raise StateError(
-                    "{}={} makes {} of {}; the given variables that are still unmatched are {}".format(
-                        old, new, name, olds[0], first_few(given_left)
+                    "{}={} renames {} to {}, which is no given variable; those still unmatched are {}".format(
+                        old, new, olds[0], name, first_few(given_left)
                     )
                 )
             take(name, olds[0], "{}={}".format(old, new))
@@ -119,7 +120,7 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
             old_shapes, new_shapes = state_shapes[old], given_shapes[name]
             if not similar_names.agree(old_shapes, new_shapes):
                 raise StateError(
-                    "by order {} of the state would match {}, but the one has {}, the other {}".format(
+                    "by order, {} of the state would match {}, but the first has {}, the other {}".format(
                         old, name, describe_shapes(old_shapes), describe_shapes(new_shapes)
                     )
                 )

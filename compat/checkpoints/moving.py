@@ -5,14 +5,11 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.checkpoints.conversions import first_few
+from everstep.compat.checkpoints.conversions import FACTORED, factored_shape, first_few
 from everstep.compat.checkpoints.matching import Match, expand_name, parse_rename
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.files.contents import Handle
 from everstep.errors import StateError
-
-# The slots of a factored second moment: {name: that of the other one}. Those of a matrix (a, b) are (a, 1) and (1, b).
-_FACTORED = {"rows": "columns", "columns": "rows"}
 
 
 def renamed(state, patterns):
@@ -97,9 +94,8 @@ def shape_of(name, value, slots):
     if value is not None:
         return tuple(value.shape)
     own = {slot: array for slot, array in slots.items() if slot not in ENGINE_SLOTS}
-    by_part = {slot.rpartition("/")[2]: tuple(array.shape) for slot, array in own.items()}
-    if set(_FACTORED) <= set(by_part):
-        return by_part["rows"][:-1] + by_part["columns"][-1:]
+    if factored_shape(own):
+        return factored_shape(own)
     shapes = {tuple(array.shape) for array in own.values() if array.shape} or {()}
     if len(shapes) > 1:
         raise StateError("the state does not say which shape {} has: its slots are {}. Capture it with "
@@ -140,7 +136,7 @@ def _checked(name, axes, shape):
     except TypeError:
         fits = False
     if not fits:
-        raise StateError("the axes {!r} do not fit {}, which has the shape {}: needed is each of {} once".format(
+        raise StateError("the axes {!r} do not fit {}, which has the shape {}: give each of {} once".format(
             axes, name, shape, needed))
     return result
 
@@ -165,11 +161,11 @@ def _new_slot(name, slot, shape, axes, array):
     if tuple(array.shape) == shape or _stays(slot, array, shape):
         return slot
     rank, last = len(shape), axes[-2:]
-    is_factor = part in _FACTORED and len(array.shape) == rank and set(last) == {rank - 2, rank - 1}
+    is_factor = part in FACTORED and len(array.shape) == rank and set(last) == {rank - 2, rank - 1}
     if not is_factor:
         raise StateError("{} of {} has the shape {}, and the variable {}: everstep does not know what its axes are "
                          "after the order {}".format(slot, name, tuple(array.shape), shape, axes))
-    return slot if last == (rank - 2, rank - 1) else prefix + "/" * bool(prefix) + _FACTORED[part]
+    return slot if last == (rank - 2, rank - 1) else prefix + "/" * bool(prefix) + FACTORED[part]
 
 
 def _described(slots):

@@ -41,7 +41,8 @@ def weights_of(claim):
     if version_of(contents) > _SORTED_UP_TO or contents.format != "keras-h5":
         return weights
     weights.sort(key=lambda weight: weight.name + (":0" if weight.handle.name.endswith(":0") else ""))
-    return [weight._replace(place=(("", outer), ("", inner)))  # in this order, parts of two layers can alternate
+    # in the order of names, weights of two layers can alternate
+    return [weight._replace(place=(("", outer), ("", inner)))
             for outer, (_, model) in enumerate(itertools.groupby(weights, lambda weight: weight.place[0]))
             for inner, (_, layer) in enumerate(itertools.groupby(model, lambda weight: weight.place))
             for weight in layer]
@@ -65,7 +66,7 @@ def names_of(claim, weights, shapes, hints, given=None):
         return [str(index) for index in range(len(shapes))]
     for strategy in STRATEGIES:
         if strategy is by_models and claim.contents.format != "keras-h5":
-            continue  # others write the flags of models, or none at all
+            continue  # other formats write flags for models, or none at all
         try:
             names = strategy(weights, shapes, hints)
         except StateError as error:

@@ -29,7 +29,7 @@ from everstep.optimizers.wrappers.partition import Partition
 
 # Rules that use the count t: tf.train keeps powers of beta for them.
 _COUNTED = {entry.definition for entry in STOCK if any(each.name.endswith("_power") for each in entry.head)}
-_COUNTED.add(AdagradDA)  # global_step is its count
+_COUNTED.add(AdagradDA)  # its count is called global_step
 
 
 def to_state(contents, request, claims=None):
@@ -40,7 +40,7 @@ def to_state(contents, request, claims=None):
         request: a Request: what the user says of the file.
         claims: what the file says by itself; found in the contents by default.
     """
-    if contents.state is not None:  # everstep's own file, which says all
+    if contents.state is not None:  # everstep's own file says everything
         return State(**contents.state), None
     request = parsed(request)
     return state_of(settled(contents, request, claims), request)
@@ -156,7 +156,7 @@ def _checked(claim):
         shape = claim.variables[name].shape if name in claim.variables else claim.shapes.get(name)
         needed_slots = needed if shape is None else slots_of_rank(definition, len(shape), name)
         if optional and optional == set(variable_slots).difference(needed_slots, ENGINE_SLOTS):
-            needed_slots = needed  # the file has another name for it than the one that the rule looks at
+            needed_slots = needed  # the variable has another name in the file than the rule looks for
         missing = [slot for slot in needed_slots if slot not in variable_slots]
         if missing:
             raise FileError("{}: {} has no {}; {} needs {}. It has {}".format(

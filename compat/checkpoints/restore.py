@@ -8,7 +8,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints import in_trees
-from everstep.compat.checkpoints.live import open_access
+from everstep.compat.checkpoints.live import differing_hypers, open_access
 from everstep.compat.checkpoints.matching import match
 from everstep.compat.checkpoints.state import State
 from everstep.compat.checkpoints.unwrapping import scalars_of, scale_variables, unwrapped
@@ -23,7 +23,7 @@ from everstep.optimizers.contract import Schedule, flat, tree
 from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.wrappers.loss_scale import LossScale
 
-KEPT_BYTES = 1 << 26  # of a file's arrays, kept from their check until they are used; the others are read twice
+KEPT_BYTES = 1 << 26  # so many bytes of a file's arrays are kept after their check; the others are read twice
 
 
 def restore(
@@ -74,8 +74,8 @@ def restore(
     that leaves one way to match all variables.
 
     Returns:
-        A `Matching`: how each variable was matched. Prints as a table. For a transform of optax, the new state of the
-        optimizer, or with `weights` (the state, the parameters): it holds neither.
+        A `Matching`: how each variable was matched. It prints as a table. For a transform of optax, which holds no
+        state itself, the new state of the optimizer, or with `weights` (the state, the parameters).
 
     Raises:
         StateError: the state does not fit the definition, the variables or the slots. The message names the first
@@ -109,7 +109,7 @@ def _restored(optimizer, state, variables, session, scale, rename, by_order, wei
         optimizer_values = _optimizer_values(state, bound)
         hyper_values = _hyper_values(state, bound) if hypers else {}
         matching, values = _slot_values(state, access, rename, by_order, weights, partial)
-        if partial:  # what it was loaded with stays where nothing is restored
+        if partial:  # variables that the state lacks keep what was loaded before
             bound.adapter.carries.give(bound, access.variables)
         else:
             bound.adapter.carries.keep(bound, None)
@@ -143,7 +143,7 @@ def _with_loss_scale(state, definition):
     if state.definition is None or state.definition.get("definition") == type(definition).__name__:
         return state
     config = dict(definition.get_config(strict=False), inner=state.definition)
-    steps = state.updates if state.steps is None else state.steps  # those that were skipped are not known
+    steps = state.updates if state.steps is None else state.steps  # the number of skipped steps is not known
     scalars = dict(state.scalars, **scalars_of(definition, state.loss_scale))
     return state.replace(definition=config, steps=steps, scalars=scalars)
 
@@ -291,6 +291,10 @@ def _hyper_values(state, bound):
             "hypers of {} cannot be set: on {} they are constants. Bind "
             "everstep.Definition.from_config(state.definition)".format(owner, bound.adapter.target)
         )
+    differing = differing_hypers(bound)
+    if differing:
+        raise StateError("{}: its parameter groups have different values of {}, and a state has one; restore it "
+                         "without hypers=True".format(owner, " and ".join(sorted(differing))))
     values = {}
     for name, value in _config_hypers(tree(bound.definition), state.definition):
         current = bound.given(name)

@@ -229,7 +229,7 @@ def finished(state, path):
     def one_at_a_time(handle):
         def read(selection):
             if id(handle) not in kept:
-                kept.clear()  # the old one goes first
+                kept.clear()  # frees the old array before the new one is read
                 kept[id(handle)] = np.asarray(handle)
             return kept[id(handle)][selection]
 

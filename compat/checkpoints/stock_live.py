@@ -17,7 +17,7 @@ from everstep.compat.checkpoints.state import finished
 from everstep.compat.engine.overwritten import has_stock_slots, is_overwritten
 from everstep.compat.files.contents import Contents, Handle, Numbered, Weight, numbered
 from everstep.compat.files.exact import bfloat16_to_float32
-from everstep.compat.stock.entry import AROUND
+from everstep.compat.stock.entry import AROUND, own_count
 from everstep.compat.stock.lookup import FRAMEWORKS, entry_for
 from everstep.compat.stock.third_party import nested, other_entry, reader_of
 from everstep.compat.targets.detect import TARGETS
@@ -34,11 +34,13 @@ def api_of(optimizer):
     return next((api for api in TARGETS if api.speaks(type(optimizer))), None)
 
 
-def capture_stock(optimizer, variables, session=None, weights=False, scale=(), path=None):
+def capture_stock(optimizer, variables, session=None, weights=False, scale=(), path=None, updates=None):
     """Does what `everstep.capture` does, for a stock optimizer. `scale` is as of `unwrapping.scale_variables`."""
     with open_stock(optimizer, variables, session) as stock:
-        request = Request(definition=stock.definition, variables=stock.order)
-        state, _ = to_state(stock.claim.contents, request, [stock.claim])
+        request = Request(definition=stock.definition, variables=stock.order, updates=updates)
+        state, claim = to_state(stock.claim.contents, request, [stock.claim])
+        if updates is not None and ("updates" in claim.values or claim.powers):
+            raise StateError(own_count(type(optimizer).__name__))
         slots = OrderedDict((name, {} if is_overwritten(variable) else state.slots.get(name, {}))
                             for name, variable in stock.variables.items())
         values = OrderedDict((name, stock.claim.variables[name]) for name in stock.variables if weights)

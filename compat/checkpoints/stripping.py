@@ -70,5 +70,6 @@ def _removed(contents, request):
         removed, notes = OrderedDict(
             (handle.name, handle) for each in contents.optimizers for _, handle in each.entries), []
     if not removed:
-        raise FileError("{} has no arrays of its optimizer, which keeps none".format(contents.path))
+        raise FileError("{} has no arrays of an optimizer to leave out: its optimizer stores none".format(
+            contents.path))
     return removed, notes

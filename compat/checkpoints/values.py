@@ -44,7 +44,7 @@ class Checked(object):
         elif self.is_shared or np.dtype(handle.dtype).name != dtype:
             self._read()
         else:
-            handle.verify()  # the checksum is all that can be wrong
+            handle.verify()  # only the checksum can still be wrong
 
     def __call__(self):
         value, self._kept = self._kept, None

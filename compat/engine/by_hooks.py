@@ -59,7 +59,7 @@ class HookedStep(Step):
         """Carries out the step, and counts it. Returns operations; eager code has run them."""
         self.begin()
         for name in set(counters(self.definition)).intersection(self.host.adapter.own_variables()):
-            self.count(name)  # now, for the first read may stand in a branch of the user's
+            self.count(name)  # read now: a first read could stand in a branch of the user's code
         operations, self.host.hooked_step = [], self
         try:
             for grad, variable in self.pairs:

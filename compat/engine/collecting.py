@@ -53,7 +53,7 @@ def _add_in_place(step, view, changed, earlier):
     backend, added = step.backend, []
     if not backend.adds_in_place or not backend.without_strategy() or view.by_rows:
         return added
-    if step.accepted is not None or step.is_masked(view.variable):  # what is added may have to go again
+    if step.accepted is not None or step.is_masked(view.variable):  # what is added may have to be undone
         return added
     for name, value in list(changed.items()):
         slot = step.host.slot(view.variable, name)

@@ -33,8 +33,9 @@ class CompiledUpdate(object):
 
     def __init__(self, backend, program, traced, names, view):
         self.backend, self.program, self.names = backend.for_xla(), program, names
-        self.dtype, self.about = view.dtype, view.about  # what `new_values` reads of a view
-        self.traced = traced._replace(change=None, slots=list(traced.slots), decay=None)  # keeps no value of the step
+        self.dtype, self.about = view.dtype, view.about  # the parts of a view that `new_values` reads
+        # drops the values of this step
+        self.traced = traced._replace(change=None, slots=list(traced.slots), decay=None)
 
     def __call__(self, variable, slots, grad, outside):
         backend, slots = self.backend, dict(zip(self.names, slots))

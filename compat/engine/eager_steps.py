@@ -29,7 +29,8 @@ class EagerSteps(object):
         """Runs a step on checked (gradient, variable) pairs: by its function, if it has one. Returns no operations."""
         host, backend = self.host, self.host.backend
         pairs = with_gradients(pairs)
-        hypers = {name: _called(host.adapter.present(name)) for name in flat(host.definition, "hyper")}  # once each
+        # each function is called once
+        hypers = {name: _called(host.adapter.present(name)) for name in flat(host.definition, "hyper")}
         given = [name for name in sorted(hypers) if not (_stays(hypers[name]) and _stays(host.adapter.read(name)))]
         parts = [backend.parts(grad) for grad, _ in pairs] + [(backend.tensor(hypers[name]),) for name in given]
         key = (
@@ -59,7 +60,7 @@ class EagerSteps(object):
         Step(host, pairs, hypers=hypers).run()
 
 
-# All that the key names by its id, so that nothing else gets that id.
+# The key names these objects by their ids. They are kept, so that no other object gets such an id.
 _Kept = namedtuple("_Kept", "function variables hypers definition")
 
 

@@ -150,7 +150,7 @@ class Missed(object):
 
         def replay(step, values):
             update = taken + step
-            # Stays within the history, also for rows that have missed nothing.
+            # The index stays within the history, even for rows that missed no step.
             recorded = ops["minimum"](ops["maximum"](update, updates - LENGTH), updates - 1)
             offset = recorded - update  # above 0 if the history has lost the update
             new = self._evaluate(replay_step, values, self._history_rows(history, recorded), offset)
@@ -227,7 +227,7 @@ class Missed(object):
             return "rows catch up by a closed form"
         return "rows catch up by up to {} replayed updates".format(self.replayed_steps)
 
-    # A replayed update is traced once, on leaves that `_evaluate` reads anew for each.
+    # A replayed update is traced once. For each missed update, `_evaluate` reads the leaves of that trace anew.
 
     def trace(self):
         """Traces a replayed update, for its errors."""
@@ -366,7 +366,7 @@ def even_rows(host, pairs, earlier):
         for variable, count in zip(variables, behind):
             if not backend.can_branch(variable):
                 is_behind = backend.cast(backend.ops["minimum"](count, 1), "int32")
-                rows = backend.iota(is_behind * backend.rows_of(variable))  # none if none is behind
+                rows = backend.iota(is_behind * backend.rows_of(variable))  # no rows if none is behind
                 done = done + Missed(host, variable, lambda rows=rows: rows).take_all()
     return done
 

@@ -23,7 +23,7 @@ class Flush(Step):
 
     def __init__(self, host, variables):
         super(Flush, self).__init__(host, [(self._zero_grad(host, variable), variable) for variable in variables])
-        self.count("steps")  # read outside of branches: the number of the window depends on it
+        self.count("steps")  # read here, outside of branches, because the window's number depends on it
 
     @staticmethod
     def _zero_grad(host, variable):

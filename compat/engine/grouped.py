@@ -52,7 +52,7 @@ class Plans(object):
         if kinds != self._kinds or not self.stands([variable for _, variable in step.pairs]):
             self._kinds = kinds
             self._plan(step)
-        applies = []  # whether the step updates: read once, as that may be to wait for a device
+        applies = []  # whether the step updates; read once, because reading may wait for a device
 
         def update(run, earlier):
             if not applies:
@@ -354,7 +354,7 @@ class Group(object):
     def _planned_kernel(self, view, kernel, function):
         scalars = self._scalars(view, kernel)
         with running_rule():
-            decay = kernel.decay(view.hypers) if kernel.decay else view.native_decay()  # never both
+            decay = kernel.decay(view.hypers) if kernel.decay else view.native_decay()  # a rule never has both
         given = dict({name: self.tensors[slot] for name, slot in kernel.slots.items()}, **kernel.settings)
 
         def run(natives, grads):
@@ -373,7 +373,7 @@ class Group(object):
 
     def _on_lists(self, view, names, program, assigned=False):
         """Returns how a program runs. names: what its results are for, VAR or slots."""
-        return view.ops.once(  # a tracer keeps its programs, so that the id is this one's own
+        return view.ops.once(  # a tracer keeps its programs, so no other program gets this id
             ("on lists", id(program), tuple(names), assigned), lambda: OnLists(self.lists, program, names, assigned))
 
     def _by_lists(self, program):

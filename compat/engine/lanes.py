@@ -35,7 +35,7 @@ class Lane(object):
         self.lowerings.share(bound.lowerings)
 
         definition = bound.definition
-        # Whether a step is but the update of each variable, by gradients, hypers and the count of updates.
+        # Whether a step only updates each variable, from its gradient, the hypers and the count of updates.
         self._is_plain = definition.sparse != "catch_up" and not (
             skips(definition) or flat(definition, "scalar") or defines(definition, "measure"))
 
@@ -76,7 +76,8 @@ class _OfLane(object):
         return getattr(self._adapter, name)
 
     def present(self, name):
-        # Not the number, which would be a constant of the traced rule: a schedule sets another one at each step.
+        # A function, because a number would become a constant of the traced rule, and a schedule sets another at each
+        # step.
         return lambda: self._lane.hypers[name]
 
     def counter(self, name):

@@ -32,10 +32,10 @@ from everstep.errors import DefinitionError, UnsupportedError
 from everstep.optimizers.contract import compute_dtype, defines, flat
 
 STRATEGIES = ("kernel", "flattened", "compiled", "chunks", "in_place")
-SMALL = 16384  # elements; on a smaller variable, launching operations costs more than computing
+SMALL = 16384  # elements; for smaller variables, launching operations costs more than computing
 TINY = 2048  # elements; the same for a variable whose whole update is one operation, a kernel
 FEW = 8  # variables; flattening fewer does not pay
-COMPILES_INSTEAD = 2**18  # elements; from here, compiling costs less than a kernel with more beside it
+COMPILES_INSTEAD = 2**18  # elements; from here on, one compiled function costs less than a kernel and other operations
 IN_SESSIONS = 2**16  # elements; compiling one in a session takes as long as it saves in 200 steps
 MOST_VALUES = 10000  # step-wide values and leaves that are kept: a rate set at each step is a new number each time
 LARGE = 2**25  # bytes; larger temporaries go back to the system, and fault in again at every step
@@ -155,7 +155,8 @@ class Lowerings(object):
         except NoKernel as error:
             return None, str(error)
         if self._compiles_instead(view, traced):
-            return None, "not kernel: one compiled function does at once what comes before and after it"
+            return None, ("not kernel: compiling the whole update costs less than "
+                          "a kernel and what comes before and after it")
         return traced, None
 
     def _compiles_instead(self, view, traced):
@@ -163,7 +164,7 @@ class Lowerings(object):
         if traced.kernel.is_all and traced.decay is None or self._forces("kernel"):
             return False
         large = is_known(view.record.shape) and _elements(view.record) >= COMPILES_INSTEAD
-        # Before TF 2.5, and by the values of ref variables, compiled functions take longer than that.
+        # Before TF 2.5, and for ref variables, compiled functions take longer than the kernel and what is beside it.
         cheap = self.host.backend.is_since("2.5") and not self.host.backend.is_ref(view.variable)
         return large and cheap and not self._not_compiled(view)
 
@@ -242,7 +243,8 @@ class Lowerings(object):
     def _group(self, step, pairs):
         """Returns (views, the traced update of the first, its program); None if the programs differ."""
         views = [VariableView.of_gradient(step, variable, grad) for grad, variable in pairs]
-        by_shape = OrderedDict((view.record.shape, view) for view in views)  # equal rules trace alike for equal shapes
+        # equal rules give equal programs for equal shapes
+        by_shape = OrderedDict((view.record.shape, view) for view in views)
         traced = [step.trace(view) for view in by_shape.values()]
         programs = [view.program(update) for view, update in zip(by_shape.values(), traced)]
         first = programs[0]

@@ -56,16 +56,17 @@ class Columns(object):
     def __init__(self, rule, dtype, rank):
         self.rule, self.dtype, self.rank = rule, dtype, rank
         self.tracer = Tracer(dtype)
-        self._leaves = 0  # how many leaves have a number for a name
+        self._leaves = 0  # how many leaves are named by a number
         self.count = self._leaf()  # the number of missed updates
         self.var = self.tracer.leaf(("var", None), shape=(None,) * rank)
         self.slots = OrderedDict((name, self._leaf()) for name in flat(rule, "slot"))
         self.t = self.tracer.count_leaf(("t", None))
         self.per_step = {name: self._leaf() for kind in ("hyper", "scalar") for name in flat(rule, kind)}
-        self.factors, self.products, self.losses = [], [], []  # log columns: (factor, or 1 - it; which); leaves
+        # columns of logarithms: (factor or 1 - factor, which of both); their leaves
+        self.factors, self.products, self.losses = [], [], []
         self.firsts = []  # (value, leaf)
         self.slow, self.fast = [], []  # (term, decays, log column or None, leaf); (terms, curve, decays, leaves)
-        self.window = 0  # for how many updates fast sums go on
+        self.window = 0  # over how many updates fast sums extend
         self.needs_rest = False  # whether the form holds only once the row has come to rest
         with running_rule():
             hypers = dict(self.per_step, pending=self.tracer.constant(1.0), updates=self.t - 1)

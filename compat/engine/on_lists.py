@@ -8,8 +8,8 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.engine.fitting import VAR
 from everstep.compat.engine.variable_view import GRAD
 
-FEW = 4  # tensors that are computed one by one in less time than it takes to join them
-MOST = 2**27  # elements that one call computes, so that temporaries take half a GiB each
+FEW = 4  # tensors; computing so few one by one takes less time than joining them
+MOST = 2**27  # elements in one call, so that each temporary takes at most half a GiB
 
 
 _SUBTRACTED = {"negative": "add", "multiply": "subtract_product", "divide": "subtract_quotient"}
@@ -68,7 +68,7 @@ class OnLists(object):
         values = [natives[operand] for operand in operands]
         spare = natives.get(self.spares.get(place, spare))
         if self.has_sums and not (isinstance(spare, list) and spare[0].dim()):
-            spare = None  # a sum has no room for its product with a vector
+            spare = None  # the memory of a sum is too small for its product with a vector
         return self.lists.foreach.compute(op, values, options, spare, like)
 
     def run(self, outside, tensors, grads):

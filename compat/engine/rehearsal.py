@@ -70,7 +70,8 @@ class Rehearsal(object):
             self._measure(view)
         if defines(view.rule, "collect"):
             collected(view)
-        view.scope.learn(dict.fromkeys(flat(self.definition, "scalar")))  # from here on, as after `advance`
+        # from here on, hyper has the scalars as after `advance`
+        view.scope.learn(dict.fromkeys(flat(self.definition, "scalar")))
         if is_sparse and not view.row_rule:
             view = self._view(variable, False)
         traced = updated(view)

@@ -129,7 +129,7 @@ class Step(object):
         """Measures. Returns whether the step updates if that is decided before, else None."""
         backend = self.backend
         self.earlier = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
-        # If only updates need the sums, decide before measuring whether this step updates.
+        # If only steps that update need the sums, decide before measuring whether this step updates.
         early = self.skips and measures_only_on_update(self.definition)
         should_update = backend.cast(self._should_update(self.scope("float32")), "bool") if early else None
         self.earlier.extend(self.measure(should_update))
@@ -205,12 +205,13 @@ class Step(object):
         for whole, name, view, _ in requests:
             dtypes[whole, name] = "float32" if whole is None else view.dtype
         if should_update is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
-            natives = self._sums(requests, dtypes)
+            natives = self.sums_of(requests, dtypes)
         else:
-            for name in counters(self.definition):  # read outside: a first read in the branch would be cached there
+            # read outside of the branch: a first read inside would be cached there
+            for name in counters(self.definition):
                 self.count(name)
             zeros = lambda: [self.backend.constant(0, dtype) for dtype in dtypes.values()]  # noqa: E731
-            natives = self.backend.values_if(should_update, lambda: self._sums(requests, dtypes), zeros)
+            natives = self.backend.values_if(should_update, lambda: self.sums_of(requests, dtypes), zeros)
         sums = dict(zip(dtypes, natives))
         for (whole, name), native in sums.items():
             if whole is not None:
@@ -219,8 +220,15 @@ class Step(object):
         self.measured = natives
         return natives
 
-    def _sums(self, requests, dtypes):
-        """Returns the native sums, each over all parts of a variable or, for a total, over all variables."""
+    def sums_of(self, requests, dtypes):
+        """Returns the native sums, each over all parts of a variable or, for a total, over all variables.
+
+        For subclasses whose variables lie on several devices: they add what each device has.
+
+        Args:
+            requests: (key of the whole variable or None for a total, name, view, value), one for each gradient.
+            dtypes: {(key, name): dtype}, in the order of the sums.
+        """
         sums = OrderedDict()
         for whole, name, view, value in requests:
             with view.forgetting():
@@ -255,7 +263,7 @@ class Step(object):
             before = backend.cast(backend.read(self.host.adapter.scalar(name)), "float32")
             kept = backend.choose(self.accepted, before, rejected[name]) if name in rejected else before
             values[name] = backend.choose(self.predicate, value, kept)
-        with backend.after(list(values.values())):  # one may be computed from the old value of another
+        with backend.after(list(values.values())):  # a scalar may be computed from another one's old value
             return [backend.write(self.host.adapter.scalar(name), value) for name, value in values.items()]
 
     def _count(self):
@@ -301,7 +309,7 @@ class Step(object):
                 operations.extend(place(one.view.variable, lambda variable, grad: run([]), one.grad))  # noqa: B023
             return operations
 
-        # A branch must not wait for operations outside of it, so its predicate waits.
+        # A branch must not wait for operations outside of it, so its predicate waits for them.
         predicate = self.backend.wait(self.predicate, earlier)
         written = [native for one in prepared for native in self._written(one.view.variable)]
         return self.backend.branch(predicate, lambda: each("finish"), lambda: each("hold"), written)

@@ -50,7 +50,7 @@ def _updated(view, decay, inner_kernel):
         else:
             _check_shapes(view, [(None, change)] + list(slots.items()))
     except NoKernel as error:
-        return str(error)  # an exception would keep the frames that it went through, and tensors in them
+        return str(error)  # returned as text, because an exception would keep its frames and the tensors in them
     values = [change, decay] + list(slots.values())
     values += view.missed.recorded(view.scope).values() if view.missed else []
     values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []

@@ -37,10 +37,10 @@ def in_update_order(view, traced):
     if last:
         read = set().union(*(leaves_of(values[name], kept) for name in last))
         leaves = [leaf for leaf in [view.grad, view.var] + list(view.slot_values.values()) if leaf in read]
-        zero = backend.constant(0, view.dtype)  # XLA copies zeros that do not wait for what reads the old value
+        zero = backend.constant(0, view.dtype)  # without this wait, XLA would copy the zeros
         natives = backend.separate([change, zero] + [view.lower(leaf) for leaf in leaves])
         change, zero = natives[:2]
-        view.interpreter.natives.clear()  # what comes last is computed anew
+        view.interpreter.natives.clear()  # these values are computed again, after the separation
         view.interpreter.natives.update(kept)
         view.interpreter.natives.update((value, zero) for value in values.values() if value.op == "zeros_like")
         view.interpreter.natives.update(zip(leaves, natives[2:]))

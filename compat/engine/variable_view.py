@@ -60,7 +60,7 @@ class VariableView(object):
         slots, by_rows = OrderedDict(), set() if shape == () else {LAST_WINDOW}
         for name, (owner, declared) in self.declared.items():
             expected = declared.shape_for(self.record, owner)
-            # A slot is read and written by rows if its first dimension is the variable's, or as unknown as that is.
+            # A slot is read and written by rows if its first dimension is the variable's, or both are unknown.
             if expected is None or shape is None:
                 is_by_rows = expected is None
             else:

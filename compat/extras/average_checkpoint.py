@@ -16,9 +16,9 @@ def average_checkpoint(module, filepath, update_weights=False, **checkpoint):
         model.compile(everstep.moving_average(Adam(1e-3), 0.999).bind(keras), "mse")
         model.fit(x, y, callbacks=[everstep.average_checkpoint(keras, "averages.weights.h5", save_weights_only=True)])
 
-    The optimizer is one for `everstep.averaged`: `moving_average`, `stochastic_weight_averaging`, `lookahead`, or a
-    rule that averages itself. Saved optimizer state stays that of training. `save_best_only` compares what Keras
-    measured, which is with the weights that train.
+    The optimizer must keep averages, as for `everstep.averaged`: `moving_average`, `stochastic_weight_averaging`,
+    `lookahead`, or a rule that averages itself. The saved optimizer state is that of training. `save_best_only`
+    compares what Keras measured, and Keras measures with the trained weights, not with the averages.
 
     Args:
         module: the Keras that you train with, as for `bind`: tf.keras, keras or tf_keras.

@@ -149,7 +149,7 @@ def _given_or_known(optimizer, variables):
 class _Value(object):
     """The value of a whole variable, as `_Access.assignments` takes it."""
 
-    is_shared = True  # an average can be the value itself, which has to outlast it
+    is_shared = True  # an average can be the variable's own value, so that value must be copied
 
     def __init__(self, name, value):
         self.name, self.value, self.shape = name, value, value.shape

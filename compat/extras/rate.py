@@ -25,9 +25,9 @@ def current_rate(optimizer, session=None):
     # type: (Any, Any) -> Any
     """Returns the learning rate that the next update uses, as a float.
 
-    It is the number behind `learning_rate`: of a schedule at the present count of updates, of a callable or tensor its
-    present value, with the `decay` of stock Keras and of `rate_decay`. What a rule makes of it (bias correction, trust
-    ratios, the factors of `learning_rate_multipliers`) is not in it.
+    It is the number behind `learning_rate`: a schedule's value at the present count of updates, or the present value
+    of a callable or tensor. The `decay` of stock Keras and of `rate_decay` is included. What a rule makes of the rate
+    (bias correction, trust ratios, the factors of `learning_rate_multipliers`) is not.
 
     Args:
         optimizer: an optimizer that `bind(module)` returned, or a stock optimizer of any API; also one inside of a
@@ -108,7 +108,7 @@ def _of_schedule(owner, schedule, session):
     if not schedule._natives() or _graph_of(counter) is None:
         return schedule(count)
     tf = imported_tensorflow()
-    with tf.Graph().as_default(), tf.Session().as_default():  # as below
+    with tf.Graph().as_default(), tf.Session().as_default():  # in a graph of its own: the user's may be finalized
         return schedule(count)
 
 

@@ -36,8 +36,8 @@ def log_training(module, log_dir=None, every=None, each_variable=False):
         module: the Keras that you train with, as for `bind`: tf.keras, keras or tf_keras.
         log_dir: a folder for TensorBoard. Each record is written there, its step is the number of updates. This needs
             no TensorFlow, so it works on JAX and torch too. Default None: no files.
-        every: also make a record after each so many batches, with the change since the last of these. Default None: at
-            the end of epochs alone.
+        every: also make a record every so many batches, with the change since the last of these. Default None: only
+            at the end of epochs.
         each_variable: True to add both norms of each variable: `weight_norm/NAME`, `update_norm/NAME`. Default False.
 
     Returns:
@@ -51,7 +51,7 @@ def log_training(module, log_dir=None, every=None, each_variable=False):
     keras_callback = member(module, "callbacks", "Callback")
 
     class TrainingLog(keras_callback):  # type: ignore[misc, valid-type]  # a class of the module given
-        _supports_tf_logs = True  # or TF 2.2 to 2.15 hand over a copy of the logs
+        _supports_tf_logs = True  # otherwise TF 2.2 to 2.15 pass a copy of the logs
 
         def __init__(self):
             keras_callback.__init__(self)
@@ -113,7 +113,7 @@ def log_hook(module, optimizer, log_dir=None, every=100, each_variable=False):
         optimizer: the optimizer that trains: of `bind(module)`, or stock.
         log_dir: a folder for TensorBoard, as for `log_training`. The step is the global step, or without one the number
             of runs.
-        every: make a record after each so many runs of the session. Default 100.
+        every: make a record every so many runs of the session. Default 100.
         each_variable: as for `log_training`.
 
     Returns:

@@ -91,7 +91,7 @@ def warm_start(checkpoint, variables=None, updates=None):
 
     A new counter of updates starts at the checkpoint's `global_step` if only schedules read it, so that they go on. It
     starts at 0 if the rule itself reads it, as Adam does for the bias correction of its averages, which are new too. If
-    that restarts a schedule, it is a warning.
+    that restarts a schedule, you get a warning.
 
     For example, after `minimize`:
 

@@ -106,14 +106,14 @@ def _entries_of_block(file, handle):
         (shared, added, size), position = read_varints(data, position, 3)
         if shared > len(key) or added + size > end - position or shared + added > _MAX_KEY:
             raise file.error("the index is damaged: an entry is longer than its block")
-        if start not in restarts or not shared:  # an entry with a shared start cannot be found
+        if start not in restarts or not shared:  # TensorFlow cannot find a restart entry whose key is shortened
             restarts.discard(start)
         last_key, key = key, key[:shared] + bytes(data[position : position + added])
         position += added
         if entries and key <= last_key:
             raise file.error("the index is damaged: its names are not in order")
         name_bytes += len(key)
-        if name_bytes > _MAX_SHARED * length:  # a name can repeat 65,000 characters of the one before it, in 3 bytes
+        if name_bytes > _MAX_SHARED * length:  # in 3 bytes a name can repeat 65,000 characters of the name before it
             raise file.error("the index is damaged: its names are {} times as long as itself".format(_MAX_SHARED))
         entries.append((key, data[position : position + size]))
         position += size
@@ -135,7 +135,7 @@ def _check_entries(path, file, entries):
     for key, value in entries[1:]:
         name = _describe(key)
         entry = fields(value)
-        if len(entry.get(_SHAPE, ())) > 1:  # protobuf would merge them
+        if len(entry.get(_SHAPE, ())) > 1:  # TensorFlow's protobuf would merge the shapes
             raise file.error("{} has several shapes".format(name))
         dtype, shard, offset, size = [last(entry, number, 0) for number in (_DTYPE, _SHARD, _OFFSET, _SIZE)]
         shape = last(entry, _SHAPE, b"")
@@ -227,7 +227,7 @@ def _check_first_version(file, entries):
             count = _element_count(file, name, shape)
             if dtype not in _ITEM_SIZES and dtype != _STRING:
                 raise file.error("{} is of type number {}, which no checkpoint has".format(name, dtype))
-            if count > file.size:  # an element takes a byte or more
+            if count > file.size:  # each element takes at least one byte
                 raise file.error("{} has {} elements, in a file of {} bytes".format(name, count, file.size))
             _check_slices(file, name, shape, tensor.get(4, ()))
             tensors[name] = dtype, shape

@@ -63,7 +63,7 @@ def write(path, text, arrays):
 class StoredArray(Handle):
     """An array in a file whose checksum is compared once."""
 
-    reads_new_arrays = True  # so that whoever reads it may keep what it gets
+    reads_new_arrays = True  # each read returns a new array, which its reader may keep
 
     def __init__(self, file, name, shape, dtype):
         self.name, self.shape, self.dtype, self._file = name, shape, dtype, file

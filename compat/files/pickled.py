@@ -15,7 +15,7 @@ from everstep.compat.files.npz import native_str
 from everstep.optimizers.contract.checks import TEXT
 
 MAX_BYTES, MAX_OPCODES, MAX_DIGITS = 1 << 26, 1 << 23, 64
-_LARGEST_KEY = 1 << 60  # larger integers can have equal hashes, with which a dictionary takes very long
+_LARGEST_KEY = 1 << 60  # larger integers can have equal hashes, which make a dictionary very slow
 _WHOLE = (int, type(1 << 64))  # Python 2 has two types
 
 Global = namedtuple("Global", "module name")  # a class or a function that a pickle names
@@ -187,7 +187,7 @@ _OPCODES = {
     b"X": lambda machine: machine.push(machine.text("<I")),
     b"\x8c": lambda machine: machine.push(machine.text("<B")),
     b"\x8d": lambda machine: machine.push(machine.text("<Q")),
-    b"U": lambda machine: machine.push(machine.text("<B")),  # what Python 2 wrote
+    b"U": lambda machine: machine.push(machine.text("<B")),  # texts that Python 2 wrote
     b"T": lambda machine: machine.push(machine.text("<I")),
     b"C": lambda machine: machine.push(machine.sized("<B")),
     b"B": lambda machine: machine.push(machine.sized("<I")),

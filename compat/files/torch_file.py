@@ -46,7 +46,7 @@ _STORAGES = {"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage
              "IntStorage": "int32", "LongStorage": "int64", "ComplexFloatStorage": "complex64",
              "ComplexDoubleStorage": "complex128", "UntypedStorage": "uint8"}
 
-# Objects that people save beside state_dicts, and that nothing here needs: they stand as None.
+# Objects that people save beside state_dicts. Nothing here needs them, so they are read as None.
 _IDLE = {"torch device", "argparse Namespace", "_codecs encode", "numpy dtype", "numpy ndarray"}
 _IDLE.update("numpy.{}.multiarray {}".format(core, name)
              for core in ("core", "_core") for name in ("scalar", "_reconstruct"))

@@ -64,7 +64,7 @@ def given_and_defaults(factory, arguments):
         for name in names:
             if name not in NATIVE and (name in defaults or name in arguments):
                 found[name] = defaults.get(name)
-        break  # what **kwargs reach is known to the user alone
+        break  # only the user knows where **kwargs lead
     given, ordered = {declared_name(name): name for name in arguments}, OrderedDict()
     for name, value in found.items():
         name = given.get(declared_name(name), name)  # lr is learning_rate

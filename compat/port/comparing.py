@@ -37,10 +37,11 @@ def compare(what, reading, definition, steps, duplicates=True):
     original, setting = reading.original, reading.setting
     weights = setting.start()
     start, optimizer = [each.copy() for each in weights], bound_to_numpy(definition)
-    if setting.is_real:  # its names are those of the original
+    if setting.is_real:  # variables have the names that they have in the original
         adapter = optimizer._bound.adapter
         adapter.variable_name = lambda variable: setting.names[len(adapter.bound.rules)]
-    size = _root_mean_square if setting.is_real else _largest  # few of many elements are all rounding
+    # among many elements, a few differ only by rounding
+    size = _root_mean_square if setting.is_real else _largest
     distance, farthest = 0.0, 0
     for number, batch in enumerate(gradients(setting, steps, duplicates), 1):
         original.step(batch)

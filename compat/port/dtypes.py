@@ -29,7 +29,7 @@ def outputs_for(rule, reading):
     dtype = reading.setting.dtype
     reading.run((), rule.axes)
     known, constants = [number for _, number in rule.base.machine.constants], reading.machine.constants
-    is_alike = len(known) == len(constants)  # else the rule has other terms, and its hypers are found anew
+    is_alike = len(known) == len(constants)  # otherwise the rule has other terms, and its hypers are searched again
     patches, own = dict(rule.patches if is_alike else rule.explained_in(reading)), {}
     for place, (_, number) in enumerate(constants):
         same = [each for each in (known[place:place + 1] if is_alike else known) if _is_rounded(dtype, each, number)]

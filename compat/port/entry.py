@@ -13,7 +13,7 @@ def port(optimizer, arguments=None, sparse=None, progress=None):
     """Makes a definition of a foreign optimizer: reads its update from its graph, and writes it down as a class.
 
     The definition is trained beside the original, on the original's own API: shapes of one to three dimensions, two
-    variables, other hypers, each option, sparse gradients with duplicate rows. What differs is an error.
+    variables, other hypers, each option, sparse gradients with duplicate rows. If they differ, it raises an error.
 
     For example, with an optimizer of a project's own:
 

@@ -285,7 +285,8 @@ class Porting(object):
             return None
         for place, name in enumerate(self.options):
             present = [value for value in self.options[name] if any(values[place] == value for values in having)]
-            if len(having) * len(self.options[name]) == len(rules) * len(present):  # it depends on this option alone
+            # the slot depends on this option only
+            if len(having) * len(self.options[name]) == len(rules) * len(present):
                 if present == [True]:
                     return '"{}"'.format(declared_name(name))
                 having, names = [(value,) for value in present], [name]
@@ -339,7 +340,7 @@ class Porting(object):
                 other = self._rule(chosen, group)
                 if group.patterns:
                     named = dict(options, **{each: () for each, _ in self.groups.values()})
-                    named.update({flag: True, option: (".",)})  # the name of a NumPy array
+                    named.update({flag: True, option: (".",)})  # matches the name of every NumPy array
                     self._compare_rule(cls, other, named, suffix + ", named " + group.name, first_only=True)
                 elif group.threshold:
                     self._compare_rule(cls, other, options, suffix + ", large variables")

@@ -94,7 +94,7 @@ def _around(kind, arguments, sparse, steps, progress):
     """Ports a wrapper around another optimizer; returns None if it is none, or one that everstep does not have."""
     try:
         original = Original.of(kind, Setting(arguments))
-    except Exception:  # Porting says why
+    except Exception:  # `port` raises the error later, with the reason
         return None
     inside = [(path, each) for path, each in optimizers_in(original.optimizer) if path]
     if len(set(id(each) for _, each in inside)) != 1:
@@ -155,7 +155,7 @@ def _by_trial(kind, arguments, wrapper, path, plain, steps):
         except EverstepError:
             continue
         if averages_only and not isinstance(definition, (MovingAverage, StochasticWeightAveraging)):
-            continue  # it does nothing in so few steps, and the original neither
+            continue  # in so few steps neither this wrapper nor the original does anything
         if is_same(definition):
             matches.append(wrap)
     return matches[0] if len(matches) == 1 else None
@@ -185,7 +185,8 @@ def _candidates(wrapper, path, arguments, recorded):
 
 def held_by(found):
     """Returns [(paths, native variable)] of what an optimizer holds."""
-    held = [([path for path, _ in places], places[-1][1]) for places in found.values()]  # before are results of writes
+    # earlier places are results of writes
+    held = [([path for path, _ in places], places[-1][1]) for places in found.values()]
     return [(paths, native) for paths, native in held if not any(path.startswith("variable ") for path in paths)]
 
 

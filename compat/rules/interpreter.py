@@ -72,7 +72,7 @@ class Interpreter(object):
             return old
 
         values = self.backend.values_if(due, yes, no)
-        if len(taken) == 1:  # eager code, which need not ask a device again for the next variable
+        if len(taken) == 1:  # in eager code, so that the next variable need not ask the device again
             self.shared.natives[args[0]] = taken[0]
         return values
 

@@ -94,7 +94,7 @@ NAMES = frozenset(
 ) - frozenset(["negative", "part"])
 OPERATORS = frozenset(TABLE) - NAMES - _INNER.union(LINALG)
 REDUCTIONS = tuple(name for name, each in TABLE.items() if each.shape == "reduced")
-# Between equal shapes, these are done element by element: `reshape` is not, though it mixes nothing.
+# Operations that mix elements, so they are not computed element by element.
 MIXING = frozenset(name for name, each in TABLE.items() if each.mixes)
 
 
@@ -107,7 +107,7 @@ def _outer(ops, a, b):
     return ops.reshape(a, (-1, 1)) * ops.reshape(b, (1, -1))
 
 
-# {name: function of the ops and the arguments}: what rules may use too, made of the ops above.
+# {name: function of the ops and the arguments}, for ops that are made of the ops above. Rules may use these, too.
 COMPOSED = {  # type: dict[str, Any]
     "norm": _norm,
     "outer": _outer,

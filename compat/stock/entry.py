@@ -15,6 +15,13 @@ HOMES = dict(
     optimizer_v2="OptimizerV2", get_updates="Keras 2.0 to 2.3", update_step="new-style Keras", keras3="Keras 3"
 )
 
+
+
+def own_count(name):
+    """Returns what is wrong with updates= of the optimizer `name`."""
+    return "{} counts its updates itself; leave out updates=, which is for a stock optimizer that does not".format(name)
+
+
 # A slot on disk. name: in the definition; native: on disk; always: whether it exists even if it is unused; rank:
 # "matrix" if only variables of rank 2 or more have it, "vector" if only the others have it, and those that the
 # definition tells from them by name, "own" if its shape is not the variable's, but one that the definition declares;

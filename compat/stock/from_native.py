@@ -16,7 +16,7 @@ from everstep.compat.stock.lookup import (
     installed_defaults,
     short,
 )
-from everstep.compat.stock.of_torch import joined, of_groups
+from everstep.compat.stock.of_torch import PARTS, joined, of_groups
 from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
 from everstep.compat.targets.copying import present_native
@@ -47,8 +47,8 @@ def from_native(optimizer, api=None):
         optimizer: a stock optimizer of any API; or its config, `{"class_name": ..., "config": get_config()}`, as
             returned by `keras.optimizers.serialize`; or an optimizer that everstep bound, whose keywords of `bind`
             and exclusions from weight decay become wrappers too.
-        api: for a config, the module that it belongs to (`tf.keras`, ...), whose defaults count for what the config
-            leaves out; or the name of a target (`"optimizer_v2"`).
+        api: for a config, the module that it belongs to (`tf.keras`, ...); arguments that the config leaves out get
+            that module's defaults. Or the name of a target (`"optimizer_v2"`).
 
     Returns:
         A definition. Its learning rate is a number or an `everstep.Schedule`. A tensor, a callable or a user's own
@@ -169,7 +169,7 @@ def _unknown_to(stock, entry):
     """Returns the arguments of an entry that the installed version of its stock class does not take."""
     code = stock.__init__.__code__ if stock is not None else None
     # co_consts: Keras 2.3 pops some off **kwargs. torch has both betas in one.
-    known = code.co_varnames + code.co_consts + ("beta_1", "beta_2") if code else entry.names
+    known = code.co_varnames + code.co_consts + tuple(PARTS) if code else entry.names
     rate = {"learning_rate", "lr"}.intersection(known)  # neither: a wrapped constructor hides them
     return [theirs for theirs in entry.names if theirs not in known] if rate else []
 

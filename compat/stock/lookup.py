@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from everstep.compat.stock.entry import Stock
-from everstep.compat.stock.of_torch import REFUSED, TORCH, split
+from everstep.compat.stock.of_torch import REFUSED, TORCH, parts_of, split
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.compat.stock.third_party import OTHERS, other_entry
 from everstep.compat.targets.detect import TARGETS, find
@@ -52,7 +52,7 @@ def entry_of_class(stock, target):
         reason = (REFUSED if target == "torch_optim" else UNSUPPORTED).get(
             stock.__name__, reasons[0] if reasons else None)
         if reason:
-            raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, reason))
+            raise UnsupportedError("everstep has no definition for {}: {}".format(name, reason))
         # In tf.train a subclass may compute something else than its base, so only its own name counts. In Keras,
         # `.legacy` has classes of the same names.
         for base in [stock] if target == "tf_train" else stock.__mro__:
@@ -75,7 +75,7 @@ def check_needed(entry, names):
     for theirs, why in entry.needed.items():
         if theirs not in names:
             raise UnsupportedError(
-                "{} without {} is not one of those that definitions follow: {}".format(entry.native, theirs, why)
+                "everstep has no definition for {} without {}: {}".format(entry.native, theirs, why)
             )
 
 
@@ -116,7 +116,7 @@ def constructor_of(stock):
     names, defaults = listed.args[1:], listed.defaults or ()
     given = dict(zip(names[len(names) - len(defaults):], defaults))
     given.update(getattr(listed, "kwonlydefaults", None) or {})
-    return (split(names), split(given)) if "betas" in given else (names, given)
+    return [part for name in names for part in parts_of(name, given.get(name))], split(given)
 
 
 def entries_for(target, definition):

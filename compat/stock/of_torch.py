@@ -1,41 +1,50 @@
 """The stock optimizers of torch.optim: their rows of the stock table, what is in their groups, and `from_native`.
 
-`lr` and `eps` are torch's names; its tuple `betas` counts as the arguments beta_1 and beta_2.
+`lr` and `eps` are torch's names; a tuple, such as `betas`, counts as several arguments: beta_1 and beta_2.
 """
 from __future__ import absolute_import, division, print_function
 
 import sys
+import warnings
 from collections import OrderedDict
 
-from everstep.compat.stock.entry import Stock
-from everstep.errors import UnsupportedError
+from everstep.compat.stock.entry import Stock, own_count
+from everstep.errors import StateError, StateWarning, UnsupportedError
 from everstep.optimizers.adadelta import Adadelta
+from everstep.optimizers.adafactor import Adafactor
 from everstep.optimizers.adagrad import Adagrad
 from everstep.optimizers.adam import Adam
 from everstep.optimizers.adamax import Adamax
 from everstep.optimizers.adamw import AdamW
+from everstep.optimizers.asgd import ASGD
 from everstep.optimizers.contract import Decoupled, walk
 from everstep.optimizers.contract.trees import tree
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.radam import RAdam
 from everstep.optimizers.rmsprop import RMSprop
+from everstep.optimizers.rprop import Rprop
 from everstep.optimizers.sgd import SGD
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
 from everstep.optimizers.wrappers.l2_penalty import l2_penalty
 from everstep.optimizers.wrappers.rate_decay import rate_decay
 
 _RENAMED = {"lr": "learning_rate", "eps": "epsilon"}
+# {tuple in a group: the arguments that count as its parts}
+_TUPLES = OrderedDict([
+    ("betas", ("beta_1", "beta_2")), ("etas", ("eta_minus", "eta_plus")),
+    ("step_sizes", ("step_size_min", "step_size_max")),
+    ("eps", ("eps_1", "eps_2")),  # of Adafactor; a number in the others
+])
+# {part: (the tuple, its position)}
+PARTS = {part: (key, place) for key, parts in _TUPLES.items() for place, part in enumerate(parts)}
 _BETAS = OrderedDict([("lr", 0.001), ("beta_1", 0.9), ("beta_2", 0.999), ("eps", 1e-8)])
 _MOMENTS = "m=exp_avg v=exp_avg_sq"
-_FLAG = "decoupled_weight_decay"  # in the groups of Adam, NAdam and RAdam
+FLAG = "decoupled_weight_decay"  # in the groups of Adam, NAdam and RAdam
 
 REFUSED = {
-    "ASGD": "no definition averages as it does; everstep.moving_average(SGD()) averages with a constant decay",
-    "Adafactor": "it takes the smaller of lr and 1 / sqrt(step), clamps its estimate and decays by beta2_decay; "
-                 "everstep.optimizers.Adafactor follows Keras and Google's T5",
     "LBFGS": "it searches along a line with several losses a step, and keeps a history of all parameters together",
-    "Muon": "it computes its Newton-Schulz steps in bfloat16; everstep.optimizers.Muon has float32",
-    "Rprop": "no definition has its step sizes for each element, which follow the signs of gradients",
+    "Muon": "it computes its Newton-Schulz steps in bfloat16, which changes weights by 3e-3 in 100 steps; "
+            "everstep.optimizers.Muon(rms_rate=0.2), in float32, is its adjust_lr_fn='match_rms_adamw' but for that",
 }
 
 
@@ -80,6 +89,17 @@ def _entries():
         fixed={"amsgrad": False, "corrected_root": False, "sma_threshold": 5.0, "weight_decay": 0.0},
         note="its weight_decay is everstep.l2_penalty",
     )
+    yield _entry(ASGD, "ASGD", "average=ax eta mu", dict(lr=0.01, lambd=1e-4, alpha=0.75, t0=1e6),
+                 note="its weight_decay is everstep.l2_penalty")
+    yield _entry(Rprop, "Rprop", "previous_grad=prev step_size", OrderedDict(
+        [("lr", 0.01), ("eta_minus", 0.5), ("eta_plus", 1.2), ("step_size_min", 1e-6), ("step_size_max", 50)]))
+    yield _entry(
+        Adafactor, "Adafactor", "rows=row_var^ columns=col_var^ v=variance-",
+        OrderedDict([("lr", 0.01), ("beta2_decay", -0.8), ("eps_1", 0.0), ("eps_2", 1e-3), ("d", 1.0)]),
+        renamed={"beta2_decay": "beta_2_decay", "eps_1": "epsilon_1", "eps_2": "epsilon_2", "d": "clip_threshold"},
+        none={"eps_1": 0.0}, fixed={"epsilon_floor": True, "relative_step": True, "scale_parameter": True},
+        note="its weight_decay is everstep.decoupled_weight_decay(beside=True)",
+    )
 
 
 TORCH = tuple(_entries())
@@ -87,41 +107,85 @@ TORCH = tuple(_entries())
 _OFF = dict(  # type: dict[str, dict]
     SGD=dict(weight_decay=0), Adam=dict(weight_decay=0, decoupled_weight_decay=False),
     AdamW=dict(decoupled_weight_decay=True), RMSprop=dict(weight_decay=0), Adagrad=dict(weight_decay=0, lr_decay=0),
-    Adadelta=dict(weight_decay=0), Adamax=dict(weight_decay=0),
+    Adadelta=dict(weight_decay=0), Adamax=dict(weight_decay=0), ASGD=dict(weight_decay=0), Rprop={},
+    Adafactor=dict(weight_decay=0),
     NAdam=dict(weight_decay=0, decoupled_weight_decay=False), RAdam=dict(weight_decay=0, decoupled_weight_decay=False),
 )
 
 
-def split(names):
-    """Returns arguments of a constructor, a list or {name: default}, with torch's tuple `betas` in two."""
-    if isinstance(names, list):
-        return [each for name in names for each in (["beta_1", "beta_2"] if name == "betas" else [name])]
-    first, second = names["betas"]
-    return dict({name: value for name, value in names.items() if name != "betas"}, beta_1=first, beta_2=second)
+def parts_of(key, value):
+    """Returns the names of the arguments that count as parts of one with a value."""
+    return _TUPLES[key] if key in _TUPLES and isinstance(value, (tuple, list)) else (key,)
+
+
+def split(values):
+    """Returns the arguments of a constructor, {name: value}, with torch's tuples in parts."""
+    parts = {}  # type: dict
+    for key, value in values.items():
+        names = parts_of(key, value)
+        parts.update(zip(names, value) if names != (key,) else [(key, value)])
+    return parts
 
 
 def joined(config):
     """Returns the arguments of a stock optimizer of torch, as it takes them."""
     config = dict(config)
-    if "beta_1" in config:
-        config["betas"] = config.pop("beta_1"), config.pop("beta_2")
+    for key, parts in _TUPLES.items():
+        if parts[0] in config:
+            config[key] = tuple([config.pop(part) for part in parts])
     return config
 
 
-def bound_as(optimizer):
+def spelled(entry, key):
+    """Returns the arguments of a definition that a key of a group holds: several of a tuple.
+
+    Args:
+        entry: of the stock table; None for a class without an entry, which spells them as most do.
+        key: of a group.
+    """
+    names, parts = entry.names if entry is not None else dict(_RENAMED, **_BETAS), _TUPLES.get(key, (key,))
+    return tuple([names.get(part, part) for part in (parts if parts[0] in names else (key,))])
+
+
+def keys_of(entry):
+    """Returns the keys of a group that hold what a stock optimizer of torch computes with."""
+    return set(joined(entry.names)).union(_OFF.get(entry.native, ()))
+
+
+def bound_as(optimizer, updates=None):
     """Returns a bound optimizer with the parameters and the state of a stock one of torch.
+
+    Args:
+        updates: how often it has stepped, of one that does not count it.
 
     Raises:
         UnsupportedError: no definition computes what it does, or its groups differ.
+        StateError: it counts its steps, and `updates` is given.
     """
+    counts = type(optimizer).__name__ != "SGD"
+    if counts and updates is not None:
+        raise StateError(own_count(type(optimizer).__name__))
     groups = []
     for group in optimizer.param_groups:
         names, params = group.get("param_names"), group["params"]
         groups.append({"params": list(zip(names, params)) if names else params})
     flags = {"maximize": True} if optimizer.param_groups[0].get("maximize") else {}
     twin = from_torch(optimizer).bind(sys.modules["torch.optim"], params=groups, **flags)
-    twin.load_state_dict(optimizer.state_dict())
+    if not counts and updates is None:
+        warnings.warn(StateWarning(
+            "torch.optim.SGD keeps no count of its steps, and the state counts from {}; give capture the "
+            "number of its steps as updates=".format(1 if any(optimizer.state.values()) else 0)), stacklevel=3)
+    adapter = twin._bound.adapter
+    adapter.load_state_dict(optimizer.state_dict(), updates or 1)
+    if updates is not None:
+        adapter.make_state(adapter.params())  # without momentum, stock has no state at all
+        adapter.counter("updates").put(updates)
     return twin
+
+
+def entry_named(name):
+    """Returns the entry of a class of torch.optim; None if there is none."""
+    return next((entry for entry in TORCH if entry.native == name), None)
 
 
 def entry_of(definition_class):
@@ -133,15 +197,16 @@ def groups_of_stock(definition_class, definition):
     """Returns what stock of torch has in its groups and states beside what all have.
 
     Returns:
-        ({hyper: (key, None)}, {other key: value}, {scalar: key of a state}).
+        ({hyper: (key, position in its tuple or None)}, {other key: value}, {scalar: key of a state}, {hyper: the value
+        that stock writes as None}, if the definition computes as stock does).
     """
     entry = entry_of(definition_class)
     if entry is None:
-        return {}, {}, {}
-    names = {ours: (theirs, None) for theirs, ours in entry.names.items() if not theirs.startswith("beta_")}
+        return {}, {}, {}, {}
+    names = {ours: PARTS.get(theirs, (theirs, None)) for theirs, ours in entry.names.items()}
     if entry.native == "Adagrad":
         names["rate_decay/rate"] = "lr_decay", None
-    settings = {}  # type: dict
+    settings, none = {}, {}  # type: dict, dict
     if definition is not None:
         rule = definition.base
         settings.update(_OFF[entry.native])
@@ -149,9 +214,11 @@ def groups_of_stock(definition_class, definition):
                         if rule.declarations[ours].kind == "option")
         decoupled = [node.definition for node in walk(tree(definition))
                      if isinstance(node.definition, (DecoupledWeightDecay, Decoupled))]
-        if _FLAG in settings:
-            settings[_FLAG] = bool(decoupled) or entry.native == "RAdam" and rule.weight_decay != 0
-    return names, settings, {counter.name: counter.native for counter in entry.head}
+        if FLAG in settings:
+            settings[FLAG] = bool(decoupled) or entry.native == "RAdam" and rule.weight_decay != 0
+        if all(getattr(rule, option) == value for option, value in entry.fixed.items()):
+            none = {entry.names[theirs]: value for theirs, value in entry.none.items()}
+    return names, settings, {counter.name: counter.native for counter in entry.head}, none
 
 
 def from_torch(optimizer):
@@ -175,9 +242,9 @@ def of_groups(name, groups, is_stock=True):
     Raises:
         UnsupportedError: no definition does, or the groups differ.
     """
-    entry = next((entry for entry in TORCH if entry.native == name), None)
+    entry = entry_named(name)
     if entry is None or not is_stock:
-        raise UnsupportedError("torch.optim.{} is not one of those that definitions follow: {}".format(
+        raise UnsupportedError("everstep has no definition for torch.optim.{}: {}".format(
             name, REFUSED.get(name, "everstep knows " + ", ".join(each.native for each in TORCH))))
     first = groups[0]
     for group in groups[1:]:
@@ -188,13 +255,16 @@ def of_groups(name, groups, is_stock=True):
                     "with one group, and give the groups to bind(torch.optim, params=groups)".format(key))
     if first.get("differentiable"):
         raise UnsupportedError("differentiable: no step is recorded for backpropagation")
-    given = dict(entry.defaults, **(split(first) if "betas" in first else first))
-    rule = entry.make({theirs: given[theirs] for theirs in entry.names})
+    given = dict(entry.defaults, **split(first))
+    rule = entry.make({theirs: entry.none[theirs] if given[theirs] is None and theirs in entry.none else given[theirs]
+                       for theirs in entry.names})
     decay = first.get("weight_decay", 0)
     if "weight_decay" not in entry.names and _is_on(decay):
-        if first.get(_FLAG):
+        if first.get(FLAG):
             own = entry.native == "RAdam"
             rule = rule.replace(weight_decay=decay) if own else decoupled_weight_decay(rule, decay)
+        elif entry.native == "Adafactor":
+            rule = decoupled_weight_decay(rule, decay, beside=True)
         else:
             rule = l2_penalty(rule, decay)
     return rate_decay(rule, first["lr_decay"]) if first.get("lr_decay") else rule

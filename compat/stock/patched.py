@@ -26,9 +26,9 @@ def patched(module, **replacements):
         with everstep.patched(tf.train, AdamOptimizer=everstep.optimizers.DiffGrad):
             model = A2C("MlpPolicy", env)   # whose code says tf.train.AdamOptimizer(learning_rate, epsilon=1e-5)
 
-    The class itself is changed, so every way to it counts: names that were imported before, names in other modules,
-    `"adam"` and configs in Keras, default arguments. Subclasses do not change. Blocks can be nested: the innermost
-    counts. When the last one ends, also by an exception, the class makes stock optimizers again.
+    The class itself is changed, so it does not matter how code gets at it: by names that were imported before, names in
+    other modules, `"adam"` and configs in Keras, or default arguments. Subclasses do not change. Blocks can be nested;
+    the innermost one decides. When the last one ends, even by an exception, the class makes stock optimizers again.
 
     Args:
         module: a module with optimizer classes, such as `tf.train`, `tf.keras`, `keras` or one of your own.
@@ -42,8 +42,8 @@ def patched(module, **replacements):
               runs, the class makes stock optimizers.
 
     Raises:
-        TargetError: there is no such class, or it is none of an optimizer that everstep can replace.
-        DefinitionError: there is no replacement, or one is nothing of the above. While the block runs: the definition
+        TargetError: there is no such class, or it is no optimizer class that everstep can replace.
+        DefinitionError: there is no replacement, or one is none of the above. While the block runs: the definition
             class does not know an argument of the call, or the function returned something else.
     """
     if not replacements:

@@ -40,9 +40,10 @@ def get(identifier, api=None, **arguments):
         identifier: a name; a config, `{"class_name": ..., "config": {...}}` as of `keras.optimizers.serialize`, or from
             `Definition.get_config()`; a definition class; a definition, which is returned as it is; or a stock or bound
             optimizer, as for `from_native`.
-        api: the module, such as `tf.keras`, whose stock optimizer is meant: with the defaults of the installed version,
-            which differ (epsilon was 1e-8 before Keras 2.1.3). Or the name of its target. Default: the name tells it,
-            or it is everstep's own definition. A config that a stock optimizer wrote needs it.
+        api: the module, such as `tf.keras`, to take the stock optimizer of that module, with the defaults of the
+            installed version (epsilon was 1e-8 before Keras 2.1.3). Or the name of its target. Default: the name
+            decides which API it is, or that it is everstep's own definition. A config that a stock optimizer wrote
+            needs `api`.
         **arguments: arguments of the definition, or of the stock class; `sparse` and `dense_ok` too.
 
     Returns:
@@ -161,15 +162,15 @@ def find_name(name, api=None):
     entries = entries_spelled(_ENTRIES, name)
     if len(set(entry.target for entry in entries)) > 1:
         raise ConfigError(
-            "{!r} is a stock optimizer of {}, which differ; say which with api=".format(
-                name, " and ".join(entry.target for entry in entries)
+            "{} have stock optimizers called {!r} that compute different things; say which you mean with api=".format(
+                " and ".join(entry.target for entry in entries), name
             )
         )
     if entries:
         return entries[0].definition, entries[0]
     for unsupported, reason in UNSUPPORTED.items():
         if _stem(unsupported) == _stem(wanted):
-            raise UnsupportedError("{} is not one of those that definitions follow: {}".format(unsupported, reason))
+            raise UnsupportedError("everstep has no definition for {}: {}".format(unsupported, reason))
     raise ConfigError(unknown(name, list(known) + list(COMPOSED) + [entry.native for entry in _ENTRIES]))
 
 
@@ -204,7 +205,7 @@ def _entry_of_api(name, target):
     if entries:
         return entries[0]
     if name in UNSUPPORTED:
-        raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, UNSUPPORTED[name]))
+        raise UnsupportedError("everstep has no definition for {}: {}".format(name, UNSUPPORTED[name]))
     raise ConfigError("{} has no stock optimizer {!r}; it has {}. Leave out api= for everstep's own".format(
         target, name, ", ".join(sorted(entry.native for entry in entries_of(target)))))
 

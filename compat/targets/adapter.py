@@ -56,6 +56,7 @@ class Adapter(object):
     # class, and changes `kwargs`; None if they are the same.
     respelled = None  # type: Any
     lane_of = None  # type: Any  # a function of a variable, or of None for all, that returns its `Lane`; None without lanes
+    groups = None  # type: Any  # the `Groups` of an API whose variables have hypers by group
 
     backend = None  # type: Any  # the same as of `bound`
 
@@ -239,3 +240,25 @@ class Adapter(object):
     @required
     def take_flush(self, variables):
         """Runs the update of an open accumulation window; returns operations."""
+
+
+class InOneProcess(Adapter):
+    """Adapters of APIs whose variables are whole and on one process's devices, and whose classes add no slots."""
+
+    def unwrap(self, variable):
+        return variable
+
+    def collections(self, variable):
+        return ()
+
+    def parts(self, variable):
+        return [variable]
+
+    def place(self, variable):
+        return None
+
+    def decays(self, record):
+        return True
+
+    def other_slots(self, variable):
+        return []

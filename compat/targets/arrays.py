@@ -14,7 +14,7 @@ from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import as_pairs, with_gradients
 from everstep.compat.engine.step import counters
 from everstep.compat.targets import hypers
-from everstep.compat.targets.adapter import Adapter
+from everstep.compat.targets.adapter import InOneProcess
 from everstep.compat.targets.checking import check_grads, check_repeat, forgetting_failures
 from everstep.compat.targets.construction import Unsupported, config_of, from_config, in_parts, member, prefix
 from everstep.compat.targets.copying import ByRole, copied_array
@@ -58,7 +58,7 @@ class ArraysOptimizer(NativeOptimizer):
         return from_config(cls, config)
 
 
-class ArraysAdapter(Adapter):
+class ArraysAdapter(InOneProcess):
     target = "arrays"
     works_on = "numpy"
     native_class = ArraysOptimizer
@@ -167,26 +167,8 @@ class ArraysAdapter(Adapter):
     def state_name(self, variable, index):
         return str(index)
 
-    def unwrap(self, variable):
-        return variable
-
-    def collections(self, variable):
-        return ()
-
-    def parts(self, variable):
-        return [variable]
-
-    def place(self, variable):
-        return None
-
-    def decays(self, record):
-        return True
-
     def find_slot(self, variable, name):
         return self.slots.get(self.bound.variable_key(variable), {}).get(name)
-
-    def other_slots(self, variable):
-        return []
 
     def get_slot(self, variable, name):
         self.check_variable(variable)
@@ -286,3 +268,6 @@ class ArraysAdapter(Adapter):
             for key in set(self.slots) - keys:
                 del self.slots[key]
             raise
+
+
+ArraysTarget = ArraysAdapter  # its name in older pickles

@@ -34,7 +34,8 @@ def check_grads(bound, pairs):
     except GradientError:
         _check_real(bound, natives)
         raise
-    if "all_or_nothing" in backend.unsupported:  # else a step whose rule raises is undone, and variables have no parts
+    # other backends undo a step whose rule raises, and have no partitioned variables
+    if "all_or_nothing" in backend.unsupported:
         trained = [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None]
         rehearse(bound, trained, _check_new)
     return [(grad, variable) for (grad, _), variable in zip(check_rows(backend, natives), variables)]
@@ -194,7 +195,8 @@ def check_operation_name(bound, name):
     is_first = not bound.backend.tf.get_default_graph().get_name_scope()  # a scope's name can be any text of these
     if not re.match(r"[A-Za-z0-9_.\\/-]+$", str(name)) or is_first and str(name)[0] in "_\\/-":
         raise HyperValueError(
-            "name begins with a letter, a digit or a dot, and has those, _, - and / after it; got {!r}".format(name)
+            "name must begin with a letter, a digit or a dot, and may contain only those, _, - and /; got {!r}".format(
+                name)
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from everstep.compat.targets import hypers
 from everstep.compat.targets.hypers import attribute, is_off
 from everstep.compat.targets.loading import remember_saved_model
-from everstep.compat.targets.native_classes import name_subclass, native_class, stock_class, subclass_in_scope
+from everstep.compat.targets.native_classes import name_subclass, native_class, stock_class_of, subclass_in_scope
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -169,8 +169,8 @@ def prefix(name, definition):
     name = name or type(definition).__name__.lstrip("_")
     if not re.match(r"[A-Za-z0-9.][A-Za-z0-9_.\\/-]*$", str(name)):  # the names that TensorFlow accepts for a scope
         raise DefinitionError(
-            "{!r} cannot stand before the names of variables: it must begin with a letter, a digit or a dot and "
-            "have but those, _, -, / after it; give another by bind(module, name=...)".format(name)
+            "{!r} cannot be the prefix of variable names: it must begin with a letter, a digit or a dot, and may "
+            "contain only those, _, - and /. Give another one with bind(module, name=...)".format(name)
         )
     return name
 
@@ -267,9 +267,10 @@ def from_config(cls, config, custom_objects=None):
     wanted = subclass_in_scope(cls, custom_objects)
     if wanted is not cls:
         return wanted.from_config(config)
-    if CONFIG_KEY not in _checked(config, cls.__name__) and stock_class(cls) is not None:
+    stock = stock_class_of(cls, config) if CONFIG_KEY not in _checked(config, cls.__name__) else None
+    if stock is not None:
         arguments = () if custom_objects is None else (custom_objects,)
-        return stock_class(cls).from_config(config, *arguments)
+        return stock.from_config(config, *arguments)
     schedules = cls.adapter_class.schedules(cls.native_base)
     if schedules is not None:
         config = {name: _with_schedules(schedules, value, custom_objects) for name, value in config.items()}

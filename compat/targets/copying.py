@@ -184,9 +184,13 @@ class ByRole(object):
         Raises:
             StateError: a shape differs from that of the copied optimizer's variable of the same name.
         """
-        if bound.carried is None or _begins_anew(bound, bound.carried[1], variables):
+        if bound.carried is None:
             return
         shared, slots = bound.carried
+        if isinstance(slots, list):  # of an older pickle, which has them by position
+            slots = OrderedDict(zip(_keys(bound, variables), slots)) if len(slots) == len(variables) else {}
+        if _begins_anew(bound, slots, variables):
+            return
         slots = [slots[key] for key in _keys(bound, variables)]
         expected = [shape for shape, _ in slots]
         shapes = [bound.record(variable).shape for variable in variables]

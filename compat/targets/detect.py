@@ -1,4 +1,4 @@
-"""Finds the optimizer API that a module speaks, and its target, by the methods of the module's optimizer classes.
+"""Finds the optimizer API of a module, and its target, by the methods of the module's optimizer classes.
 
 `module.optimizers.Optimizer` misleads (the `keras` 2.10 package keeps an old class there, every OptimizerV2 has a
 `get_updates` too), so the class behind the module's own Adam or SGD decides, in the order of `TARGETS`.
@@ -80,7 +80,7 @@ WHAT_WORKS = (
 
 
 class Found(namedtuple("Found", "target adapter_class base module")):
-    """The API that a module speaks: the `Api`, its adapter class, the native base class and the module."""
+    """The optimizer API of a module: the `Api`, its adapter class, the native base class and the module."""
 
     def native_class(self, definition_class):
         return native_class(self.adapter_class, definition_class, self.base)
@@ -93,7 +93,7 @@ def load(target):
 
 
 def find(module):
-    """Returns the `Found` of a module: the API that it speaks.
+    """Returns the `Found` of a module: its optimizer API.
 
     Raises:
         TargetError: nothing that everstep knows; the message lists what was looked for.
@@ -113,7 +113,7 @@ def find(module):
             return found
         first = first or optimizer
     raise TargetError(
-        "{} speaks no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
+        "{} has no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
             name,
             _hint(module, name),
             "; ".join(target.looked_for for target in TARGETS + (ARRAYS,)),
@@ -124,7 +124,7 @@ def find(module):
 
 
 def find_class(optimizer, module):
-    """Returns the `Found` of a module's optimizer class; None if it speaks no API that everstep knows."""
+    """Returns the `Found` of a module's optimizer class; None if it belongs to no API that everstep knows."""
     for target in TARGETS:
         if target.speaks(optimizer):
             adapter_class = load(target)

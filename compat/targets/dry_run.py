@@ -96,7 +96,7 @@ def _reads_updates(definition):
     try:
         with np.errstate(all="ignore"):
             return any(_reads_updates_of(definition, shape) for shape in ((), (3,), (3, 2), (2, 3, 2, 2)))
-    except Exception:  # a rule for other shapes than these
+    except Exception:  # the rule does not take these shapes
         return True
     finally:
         _running.now = False
@@ -139,7 +139,7 @@ def _bound(definition, kept):
             low = 0.5 if hyper.minimum is None else max(0.5, hyper.minimum)
             numbers[name] = low if hyper.maximum is None else min(low, hyper.maximum)
     bound = _DryRun(definition=with_hypers(definition, numbers) if numbers else definition)._bound
-    bound.has_checked = bound.has_scaled = bound.takes_stages = True  # the variables are not the user's; no loss is
+    bound.has_checked = bound.has_scaled = bound.takes_stages = True  # neither variables nor loss are the user's
     bound.adapter.read_hypers()
     return bound
 
@@ -153,7 +153,7 @@ def _check(definition):
             special = bound._specialized(Variable("kernel", (3, 2), "float32", 0, (), None))
         except EverstepError:
             raise
-        except Exception:  # it knows the names of its model alone
+        except Exception:  # this `specialize` only knows the names of its own model
             return
         if special != bound.definition:
             _check_as(bound, special)

@@ -30,8 +30,8 @@ def enable_multistage(model):
 
     Raises:
         NotBoundError: the optimizer is not bound to a definition.
-        UnsupportedError: the definition takes one gradient per update; or the model's train function cannot compute
-            more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
+        UnsupportedError: the definition takes only one gradient for each update; or the model's train function cannot
+            compute more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
 
     >>> import numpy, everstep
     >>> optimizer = everstep.multistage(everstep.optimizers.SGD(0.1), "heun").bind(numpy)
@@ -41,7 +41,7 @@ def enable_multistage(model):
     """
     model, optimizer = _parts(model)
     if optimizer.definition.stages == 1:
-        raise UnsupportedError("{} takes one gradient to an update".format(optimizer.definition._short()))
+        raise UnsupportedError("{} takes one gradient for each update".format(optimizer.definition._short()))
     if model is not None:
         methods = [name for name in (_STEP if hasattr(model, "train_step") else _MAKERS) if hasattr(model, name)]
         if not methods or optimizer._bound.backend.eager and getattr(model, "_experimental_run_tf_function", False):

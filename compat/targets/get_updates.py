@@ -38,7 +38,7 @@ from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets import hypers
-from everstep.compat.targets.adapter import Adapter
+from everstep.compat.targets.adapter import InOneProcess
 from everstep.compat.targets.checking import check_connected, check_grads, failing_updates, forgetting_failures
 from everstep.compat.targets.construction import (
     COMPLEX,
@@ -54,7 +54,7 @@ from everstep.compat.targets.construction import (
 from everstep.compat.targets.copying import ByRole
 from everstep.compat.targets.global_step import check_global_step
 from everstep.compat.targets.hypers import attribute, is_function
-from everstep.compat.targets.loading import weights_fit
+from everstep.compat.targets.loading import in_stock_order, weights_fit
 from everstep.compat.targets.losses import by_hand, scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import check_bounds, clip
@@ -101,7 +101,7 @@ class GetUpdatesOptimizer(NativeOptimizer):
         return from_config(cls, config)
 
 
-class GetUpdatesAdapter(Adapter):
+class GetUpdatesAdapter(InOneProcess):
     target = "get_updates"
     works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
     native_class = GetUpdatesOptimizer
@@ -224,26 +224,8 @@ class GetUpdatesAdapter(Adapter):
     def state_name(self, variable, index):
         return self.variable_name(variable)
 
-    def unwrap(self, variable):
-        return variable
-
-    def collections(self, variable):
-        return ()
-
-    def parts(self, variable):
-        return [variable]
-
-    def place(self, variable):
-        return None
-
-    def decays(self, record):
-        return True
-
     def find_slot(self, variable, name):
         return self._slots.get(self.bound.variable_key(variable), {}).get(name)
-
-    def other_slots(self, variable):
-        return []
 
     def get_slot(self, variable, name):
         return self.bound.require_slot(variable, name)
@@ -255,6 +237,7 @@ class GetUpdatesAdapter(Adapter):
             weights = weights[: len(own)]
         named = [(variable.name.split(":")[0], self.backend.shape(variable)) for variable in own]
         none_yet = "There are none before a train function is built: train a step first"
+        weights = in_stock_order(self.bound, named, weights)
         if weights_fit(self.bound, named, weights, StateError, none_yet):
             self.base.set_weights([np.asarray(value) for value in weights])
 
@@ -407,3 +390,6 @@ class GetUpdatesAdapter(Adapter):
                 "each group of variables".format(self.bound.definition._short())
             )
         self.bound.calls[None] = keys | built_keys
+
+
+GetUpdatesTarget = GetUpdatesAdapter  # its name in older pickles

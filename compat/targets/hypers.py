@@ -186,8 +186,9 @@ def many_rates(bound, name):
     rates = [attribute(rate) for rate in rates_of_branches(bound)] if name in _RATE else ()
     if rates:
         return (
-            "{} has no one learning rate; it has {}. Set each, in a callback too: LambdaCallback(on_epoch_begin="
-            "lambda epoch, logs: setattr(optimizer, {!r}, 0.1))".format(bound.owner, ", ".join(rates), rates[0])
+            "{} has several learning rates: {}. Set each of them. A callback can do it, too: LambdaCallback("
+            "on_epoch_begin=lambda epoch, logs: setattr(optimizer, {!r}, 0.1))".format(
+                bound.owner, ", ".join(rates), rates[0])
         )
     return None
 

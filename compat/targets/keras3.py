@@ -134,7 +134,8 @@ class Keras3Adapter(NewStyleAdapter):
         if variable is not None:
             full_name = "{}_{}".format(self.variable_name(variable).replace("/", "_"), full_name)
             scope = self.framework.beside(variable)
-            if "layout" in self.keras.BaseOptimizer.add_variable.__code__.co_varnames:  # else names decide
+            # older Keras chooses the layout by name
+            if "layout" in self.keras.BaseOptimizer.add_variable.__code__.co_varnames:
                 more["layout"] = layout_of_slot(variable, shape)
         with scope:
             return self.native.add_variable(
@@ -266,8 +267,8 @@ class Keras3Adapter(NewStyleAdapter):
                 native.build(variables)
                 if not self._trained:
                     raise SlotError(slots_missing(self.bound.owner, "slots"))
-                self.take_waiting()  # it may be the counters of a file
-            # The base class counts the step itself, which must wait for gradients that may fail.
+                self.take_waiting()  # it may have the counters of a file
+            # The base class counts the step itself. That has to wait for the gradients, because they may fail.
             with self.backend.after([self.backend.barrier(grads)] if self.backend.without_strategy() else ()):
                 self.framework.apply(grads, variables)
 
@@ -362,3 +363,6 @@ class _Scale(float):
         if not hasattr(grad, "indices"):
             return grad / float(self)
         return type(grad)(grad.values / float(self), grad.indices, grad.dense_shape)
+
+
+Keras3Target = Keras3Adapter  # its name in older pickles

@@ -17,8 +17,8 @@ def lazy_embeddings(trained):
     """Brings the rows of embeddings up to date before a forward pass reads them, for `sparse="catch_up"`.
 
     With it, training equals the dense run, and costs what the rows of a batch cost. Call `optimizer.flush()` before you
-    save weights alone, export the model, or read a table yourself; checkpoints of model and optimizer hold all that
-    rows have missed.
+    save only the weights, export the model, or read a table yourself. Checkpoints of model and optimizer need no flush:
+    they store which steps each row has missed.
 
     For example, with Keras:
 
@@ -29,9 +29,10 @@ def lazy_embeddings(trained):
 
     Args:
         trained: a compiled and built Keras model of TF 2 or Keras 3 on TensorFlow, whose optimizer is everstep's. Its
-            `Embedding` layers call `optimizer.catch_up` first, also in `evaluate` and `predict`. Or, in a TF 1 graph
-            and after `minimize`, the optimizer: all look-ups that the newest step depends on wait for it. Each graph
-            needs a call. Its collection "everstep/flush" then has the operation that brings all rows up to date.
+            `Embedding` layers then call `optimizer.catch_up` first, also in `evaluate` and `predict`. Or, in a TF 1
+            graph and after `minimize`, the optimizer: all look-ups that the newest step depends on wait for
+            `catch_up`. Call this once in each graph. The collection "everstep/flush" of the graph then has the
+            operation that brings all rows up to date.
 
     Returns:
         A list of the names of the layers, or of the look-ups.

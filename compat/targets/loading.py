@@ -91,6 +91,27 @@ def weights_fit(bound, own, weights, error, none_yet):
     return False
 
 
+def in_stock_order(bound, own, weights, stock_orders=()):
+    """Returns weights in stock's order, if they fit in that of older versions of everstep alone.
+
+    That was variable by variable. Weights that fit in stock's order, or in neither, come back as they are.
+
+    Args:
+        own: as of `weights_fit`.
+        stock_orders: as of `Bound.stored_slots`.
+    """
+    shapes, variables = [tuple(shape) for _, shape in own], bound.adapter.trained()
+    pairs = [(id(variable), name) for variable, name in bound.stored_slots(variables, stock_orders)]
+    if len(weights) != len(own) or [np.shape(weight) for weight in weights] == shapes:
+        return weights
+    first = len(bound.adapter.own_variables())
+    older = [(id(variable), name) for variable in variables for name in bound.slot_names(variable)]
+    moved = list(weights)
+    for place, pair in enumerate(pairs):
+        moved[first + place] = weights[first + older.index(pair)]
+    return moved if [np.shape(weight) for weight in moved] == shapes else weights
+
+
 def remember_saved_model(bound):
     """Remembers that a SavedModel is loading the optimizer, for a warning at the first step."""
     for name in _callers():

@@ -196,7 +196,7 @@ class NewStyleAdapter(Adapter):
         except HyperTypeError:
             if self.bound.started:
                 raise
-            rate = 0.0  # while it is bound; the first step raises the error
+            rate = 0.0  # `bind` goes on with 0; the first step raises the error
         return self.backend.tensor(rate)
 
     # Counters and scalars.
@@ -269,7 +269,7 @@ class NewStyleAdapter(Adapter):
                 initial, shape, dtype = bound.slot_declaration(variable, name)
                 slots[name] = self.make_variable(name, shape, dtype, initial, variable)
         self.sharded.join(variables)
-        if not self.is_built():  # Keras 3 has said so under another name
+        if not self.is_built():  # Keras 3 has set its own flag already
             native._built = True
         self._made = len(native._variables)
         has_more = self.bound.carried is not None and len(self.bound.carried) > self._made

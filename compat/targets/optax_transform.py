@@ -30,7 +30,7 @@ from everstep.compat.backends.on_jax import Axes, Held, JaxBackend, Place
 from everstep.compat.engine.pairs import check_pairs
 from everstep.compat.engine.step import Step, counters
 from everstep.compat.targets import hypers
-from everstep.compat.targets.adapter import Adapter
+from everstep.compat.targets.adapter import InOneProcess
 from everstep.compat.targets.checking import check_dense, check_repeat, forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword, member
 from everstep.compat.targets.losses import scaled
@@ -86,7 +86,7 @@ class Transform(NativeOptimizer):
 
     def __new__(cls, *args, **kwargs):
         if len(args) == 2 and isinstance(getattr(args[0], "__self__", None), _Functions):
-            return cls.native_base(*args)  # JAX takes such a tuple apart, and makes it anew of what it found
+            return cls.native_base(*args)  # JAX takes such a tuple apart, and makes a new one of its items
         functions = _Functions()
         functions.native = transform = cls.native_base.__new__(cls, functions.init, functions.update)
         return transform
@@ -141,25 +141,25 @@ class StepOverAxes(Step):
         super(StepOverAxes, self).__init__(host, pairs)
         self.in_parts = in_parts
 
-    def _sums(self, requests, dtypes):
+    def sums_of(self, requests, dtypes):
         groups, sums = OrderedDict(), {}
         for request in requests:
             groups.setdefault(self.in_parts[request[2].variable], []).append(request)
         for names, group in groups.items():
             keys = OrderedDict.fromkeys((whole, name) for whole, name, _, _ in group)
-            natives = super(StepOverAxes, self)._sums(group, dtypes)
+            natives = super(StepOverAxes, self).sums_of(group, dtypes)
             for key, native in zip(keys, self.host.adapter.axes.sum(natives, names)):
                 sums[key] = sums[key] + native if key in sums else native
         return [sums[key] for key in dtypes]
 
 
-class TransformAdapter(Adapter):
+class TransformAdapter(InOneProcess):
     target = "optax_transform"
     works_on = "optax, for JAX without Keras"
     native_class = Transform
     unsupported = (
         COMPLEX,
-        Unsupported("setting hypers", HyperValueError,
+        Unsupported("changing rates after bind", HyperValueError,
                     "{optimizer} is a pair of pure functions, so {name} is a constant: give a function of the count, "
                     "or use optax.inject_hyperparams with the native class"),
         member("apply_gradients", _APPLY),
@@ -227,7 +227,7 @@ class TransformAdapter(Adapter):
         return self.bound.given(name)
 
     def set(self, name, value):
-        raise hypers.refusal(self.bound, "setting hypers", name=name)
+        raise hypers.refusal(self.bound, "changing rates after bind", name=name)
 
     def number(self, name, value):
         return value(self.backend.read(self.counter("updates"))) if hypers.is_function(value) else value
@@ -262,26 +262,8 @@ class TransformAdapter(Adapter):
     def state_name(self, variable, index):
         return variable.name
 
-    def unwrap(self, variable):
-        return variable
-
-    def collections(self, variable):
-        return ()
-
-    def parts(self, variable):
-        return [variable]
-
-    def place(self, variable):
-        return None
-
-    def decays(self, record):
-        return True
-
     def find_slot(self, variable, name):
         return variable.slots.get(name)
-
-    def other_slots(self, variable):
-        return []
 
     def get_slot(self, variable, name):
         raise hypers.refusal(self.bound, "get_slot")

@@ -54,7 +54,7 @@ from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Un
 from everstep.compat.targets.copying import ByRole
 from everstep.compat.targets.hooks import why_other_slots_stay
 from everstep.compat.targets.hypers import attribute, is_function
-from everstep.compat.targets.loading import weights_fit
+from everstep.compat.targets.loading import in_stock_order, weights_fit
 from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.optimizer_v2_class import V2Optimizer
@@ -115,7 +115,7 @@ class V2Adapter(Adapter):
         self._numbers = {}  # {hyper: (number it was given, its variable)} of those that became native schedules
         self._variables_of_call = []  # the variables of the running `apply_gradients` call
         self.sharded = ShardedSlots(self)
-        self._may_miss_gradients = False  # while updates are built that may never run
+        self._may_miss_gradients = False  # True while updates are built that may never run
         self._scope = None  # the name scope of variables that are made outside of `apply_gradients`
         self.base.__init__(prefix(name, self.bound.definition.base), **check_bounds(native))
         hand_over(self.bound)
@@ -298,6 +298,7 @@ class V2Adapter(Adapter):
         weights = as_list(weights, SlotError, "set_weights takes a list of arrays")
         own = [(weight.name, self.backend.shape(weight)) for weight in self.native.weights]
         error = SlotError if own else NotBuiltError
+        weights = in_stock_order(self.bound, own, weights, STOCK_ORDERS)
         if weights_fit(self.bound, own, weights, error, "It makes them at its first step"):
             self.base.set_weights([np.asarray(weight) for weight in weights])
 
@@ -440,3 +441,6 @@ class V2Adapter(Adapter):
         if native.clipnorm is not None or native.clipvalue is not None or native.global_clipnorm is not None:
             grads_and_vars = [(without_duplicates(self.backend, grad), variable) for grad, variable in grads_and_vars]
         return self.base._transform_gradients(grads_and_vars)
+
+
+OptimizerV2Target = V2Adapter  # its name in older pickles

@@ -27,9 +27,9 @@ class RepeatedSteps(object):
             flat(definition, "scalar") or defines(definition, "should_accept"))
         self._measures = defines(definition, "measure")
         self._measures_always = not skips(definition) or not measures_only_on_update(definition)
-        self._variables = None  # those of the last step, if the next one may repeat it
+        self._variables = None  # the variables of the last step, if the next step may repeat it
         self._hypers = {}  # {name: its variable, or what its number is asked of at each step}
-        self._definition = None  # the bound one, which has hypers that were given as schedules or functions
+        self._definition = None  # the bound definition, with the schedules and functions that hypers were given as
         self._methods = frozenset()  # of the class
         self._is_far = False  # whether the variables lie where to read a number is to wait
         self._rate = None  # what the base class has for the learning rate
@@ -113,7 +113,8 @@ class RepeatedSteps(object):
             return self._known[name]
         if name != "pending":
             return self._count(name)
-        return 1 + (self._count(name) if self._should_update is not None else 0)  # this step and those before it
+        # counts this step and the pending ones before it
+        return 1 + (self._count(name) if self._should_update is not None else 0)
 
     def _count(self, name):
         return self.adapter.backend.lists.number(self.adapter.counter(name))

@@ -58,7 +58,7 @@ from everstep.compat.targets.tf_train_hooks import hooks_of
 from everstep.errors import HyperValueError, StateError, TrainSlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat, scalar_starts
 
-# {rule: stock's name of its operation} of rules that store nothing, so that no file has their name.
+# {rule: stock's name of the operation}, for rules that store nothing: no file has the name of such an optimizer.
 _WITHOUT_STATE = {"SGD": "GradientDescent"}
 
 
@@ -72,7 +72,7 @@ class TrainAdapter(Adapter):
         keyword("clipnorm", "bind everstep.clip(definition, norm=...)"),
         COMPLEX,
         Unsupported(
-            "setting hypers", HyperValueError,
+            "changing rates after bind", HyperValueError,
             "{optimizer}.{name} is a constant of the graph, as in every tf.train optimizer, so that a restored "
             "checkpoint never brings back an old value. Give {name} as a tensor, placeholder or everstep.Schedule to "
             "vary it",
@@ -129,7 +129,7 @@ class TrainAdapter(Adapter):
         return self.bound.given(name)
 
     def set(self, name, value):
-        raise hypers.refusal(self.bound, "setting hypers", name=name)
+        raise hypers.refusal(self.bound, "changing rates after bind", name=name)
 
     def number(self, name, value):
         return value
@@ -433,3 +433,6 @@ class TrainAdapter(Adapter):
         for slots in self.native._slots.values():
             variables.extend(slot for slot in slots.values() if slot.graph is graph)
         return sorted(variables, key=lambda variable: variable.name)
+
+
+TrainTarget = TrainAdapter  # its name in older pickles

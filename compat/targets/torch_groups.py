@@ -45,26 +45,20 @@ def torch_arguments(definition_class, args, kwargs):
             raise DefinitionError("params is given twice")
         kwargs["params"], args = args[0], args[1:]
     own = definition_class.argument_names()
-    renamed = {entry[0]: name for name, entry in binder.stock_groups(definition_class, None)[0].items()}
-    for name, (key, place) in SPELLED.items():
-        if place is None and key in kwargs and name in own and key not in own:
-            _rename(kwargs, key, [name], [kwargs.pop(key)])
-    for key, name in renamed.items():
-        if key in kwargs and key not in own:
-            _rename(kwargs, key, [name], [kwargs.pop(key)])
-    if "betas" in kwargs and "betas" not in own and "beta_1" in own:
-        names = [name for name in ("beta_1", "beta_2", "beta_3") if name in own]
-        betas = kwargs.pop("betas")
-        _check_tuple(definition_class.__name__, "betas", betas, len(names))
-        _rename(kwargs, "betas", names, betas)
+    spelled = dict(SPELLED, **binder.stock_groups(definition_class, None)[0])
+    by_key = {}  # type: dict
+    for name, (key, place) in spelled.items():
+        if name in own and key in kwargs and key not in own:
+            by_key.setdefault(key, []).append((place, name))
+    for key, places in by_key.items():
+        value, names = kwargs.pop(key), [name for _, name in sorted(places, key=str)]
+        if places[0][0] is not None:
+            _check_tuple(definition_class.__name__, key, value, len(names))
+        for name, each in zip(names, [value] if places[0][0] is None else value):
+            if name in kwargs:
+                raise DefinitionError("{} is given twice, as {} and as {}; give one of them".format(name, name, key))
+            kwargs[name] = each
     return args
-
-
-def _rename(kwargs, key, names, values):
-    for name, value in zip(names, values):
-        if name in kwargs:
-            raise DefinitionError("{} is given twice, as {} and as {}; give one of them".format(name, name, key))
-        kwargs[name] = value
 
 
 def _check_tuple(owner, key, value, count):
@@ -91,8 +85,9 @@ class Groups(object):
         self.bound, self.flags = bound, flags
         definition = bound.definition
         declared = flat(definition, "hyper")
-        names, settings, _ = binder.stock_groups(type(definition.base), definition)
+        names, settings, _, none = binder.stock_groups(type(definition.base), definition)
         self.keys = _spelling(names, list(declared))
+        self._none = {name: none[name] for name in self.keys if name in none}  # {flat hyper: the number that is None}
         taken = {key for key, _ in self.keys.values()}
         # What stock has in its groups beside the hypers. It is part of the definition, and cannot be set.
         self.fixed = {key: value for key, value in settings.items() if key not in taken and key not in _FLAGS}
@@ -112,9 +107,9 @@ class Groups(object):
         for name, (key, place) in self.keys.items():
             value = self._starts[name] = self._first(name)
             if place is None:
-                defaults[key] = value
+                defaults[key] = self._stored(name, value)
             else:
-                tuples.setdefault(key, {})[place] = value
+                tuples.setdefault(key, {})[place] = self._stored(name, value)
         for key, values in tuples.items():
             defaults[key] = tuple(values[place] for place in sorted(values))
         return defaults
@@ -125,15 +120,6 @@ class Groups(object):
             return float(given(0))
         return hypers.called(self.bound, name, given) if hypers.is_function(given) else given
 
-    def unpacked(self, params):
-        """Returns parameters as torch takes them, with groups in torch's spelling."""
-        if hasattr(params, "shape"):
-            return params  # torch raises an error that says what is wrong
-        params = list(params)
-        for each in params:
-            self._check_real([each])
-        return [self.added(each) if isinstance(each, dict) else each for each in params]
-
     def _check_real(self, params):
         for param in params:
             tensor = param[1] if isinstance(param, tuple) else param
@@ -143,14 +129,31 @@ class Groups(object):
                 raise hypers.refusal(self.bound, "DTensor parameters (FSDP2)")
 
     def added(self, group):
-        """Returns a group that a user gives. Raises DefinitionError if it spells a hyper as everstep does."""
+        """Returns a group that a user gives, with its (name, parameter) pairs apart: torch before 2.6 takes no pairs.
+
+        As in torch, it is the same dictionary.
+
+        Raises:
+            DefinitionError: it spells a hyper as everstep does, or has names where others have none.
+        """
         for name, (key, place) in self.keys.items():
             wrong = hypers.attribute(name)
             if wrong in group and wrong != key and wrong not in self.fixed:
                 raise DefinitionError("a parameter group calls {} {!r}, as torch does; got {!r}".format(
                     wrong, key if place is None else "{}[{}]".format(key, place), wrong))
-        params = group.get("params", ())
-        self._check_real(params if isinstance(params, (list, tuple)) else [params])
+        if "params" not in group or isinstance(group["params"], set):
+            return group  # torch raises an error that says what is wrong
+        params = [group["params"]] if _is_native(group["params"]) else list(group["params"])
+        self._check_real(params)
+        named = [param for param in params if isinstance(param, tuple)]
+        others = self.bound.native.param_groups
+        if named and len(named) != len(params) or others and bool(
+                named or "param_names" in group) != ("param_names" in others[0]):
+            raise DefinitionError("{} has names for some of its parameters only; give all with/without names".format(
+                self.bound.owner))
+        group["params"] = [param[1] for param in named] or params
+        if named:
+            group["param_names"] = [param[0] for param in named]
         return group
 
     def value(self, group, name, lane):
@@ -186,7 +189,12 @@ class Groups(object):
 
     def _raw(self, group, name):
         key, place = self.keys[name]
-        return group[key] if place is None else group[key][place]
+        value = group[key] if place is None else group[key][place]
+        return self._none[name] if value is None and name in self._none else value
+
+    def _stored(self, name, value):
+        """Returns what a group holds for a hyper's value."""
+        return None if isinstance(value, float) and name in self._none and value == self._none[name] else value
 
     def _checked_shown(self, group, name, value):
         """Returns what a schedule or function gave last, which the group has. Raises HyperValueError if it was set."""
@@ -208,6 +216,7 @@ class Groups(object):
 
     def _put(self, group, name, value):
         key, place = self.keys[name]
+        value = self._stored(name, value)
         if place is None:
             group[key] = value
         else:
@@ -268,11 +277,11 @@ class Groups(object):
     def native_defaults(self):
         return vars(self.bound.native).get("defaults", {})
 
-    def why_different(self, groups):
-        """Returns why a State would not have all hypers; None if the groups have the same."""
-        for name in self.keys:
+    def differing(self):
+        """Returns {flat hyper: its values} of those that are not the same in all groups."""
+        found, groups = {}, self.bound.native.param_groups
+        for name in set(self.keys) - self._decides:
             values = [self._raw(group, name) for group in groups]
             if any(value is not values[0] and value != values[0] for value in values):
-                return "its parameter groups have different values of {} ({}), and a state holds one".format(
-                    self.keys[name][0], ", ".join(map(str, values)))
-        return None
+                found[name] = values
+        return found

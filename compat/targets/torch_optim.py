@@ -15,7 +15,7 @@ from everstep.compat.engine import lanes
 from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import with_gradients
 from everstep.compat.targets import hypers
-from everstep.compat.targets.adapter import Adapter
+from everstep.compat.targets.adapter import InOneProcess
 from everstep.compat.targets.checking import check_grads, check_repeat, forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword
 from everstep.compat.targets.copying import AsTorch
@@ -61,7 +61,7 @@ class TorchOptimizer(NativeOptimizer):
         self._bound.adapter.load_state_dict(state_dict)
 
 
-class TorchAdapter(Adapter):
+class TorchAdapter(InOneProcess):
     target = "torch_optim"
     works_on = "torch.optim, PyTorch without Keras"
     native_class = TorchOptimizer
@@ -109,7 +109,7 @@ class TorchAdapter(Adapter):
         self._uncompiled = None
         self.groups = Groups(self.bound, dict(maximize=maximize, foreach=foreach, fused=fused, capturable=capturable))
         self.state = ParamState(self)
-        self.base.__init__(self.groups.unpacked(params), self.groups.defaults())
+        self.base.__init__(params, self.groups.defaults())
 
     # Hypers.
 
@@ -169,26 +169,8 @@ class TorchAdapter(Adapter):
     def state_name(self, variable, index):
         return str(self.variable_name(variable))
 
-    def unwrap(self, variable):
-        return variable
-
-    def collections(self, variable):
-        return ()
-
-    def parts(self, variable):
-        return [variable]
-
-    def place(self, variable):
-        return None
-
-    def decays(self, record):
-        return True
-
     def find_slot(self, variable, name):
         return self.state.of(variable).get(self.state.name(name))
-
-    def other_slots(self, variable):
-        return []
 
     def get_slot(self, variable, name):
         self.check_variable(variable)
@@ -220,7 +202,7 @@ class TorchAdapter(Adapter):
         return None
 
     def not_carried(self):
-        return self.state.why_unequal() or self.groups.why_different(self.native.param_groups)
+        return self.state.why_unequal()
 
     # Copies.
 
@@ -365,18 +347,27 @@ class TorchAdapter(Adapter):
         self.base.add_param_group(param_group)
         self.bound.calls.clear()  # definitions that count calls take the new parameters from now on
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict, count=None):
+        """Loads a state_dict. `count`: the updates of one that does not count them; None: 1, with a warning."""
         kept = []
+        names = [group.get("param_names") for group in self.native.param_groups]
 
         def keep(native, taken):
             self.state.check(taken)
             kept.append(taken)
 
-        handle = self.native.register_load_state_dict_pre_hook(keep)
-        try:
+        if hasattr(self.native, "register_load_state_dict_pre_hook"):
+            handle = self.native.register_load_state_dict_pre_hook(keep)
+            try:
+                self.base.load_state_dict(state_dict)
+            finally:
+                handle.remove()
+        else:  # torch 2.0
+            keep(self.native, state_dict)
             self.base.load_state_dict(state_dict)
-        finally:
-            handle.remove()
-        self.state.take_exact(kept[0])
+        for group, given in zip(self.native.param_groups, names):
+            if given is not None:  # torch before 2.6 forgets names that the state_dict does not have
+                group.setdefault("param_names", given)
+        self.state.take_exact(kept[0], count)
 
 

@@ -258,7 +258,7 @@ class ParamState(object):
                     " and ".join(lacks), self.adapter.variable_name(param), self.bound.definition._short(),
                     ", ".join(sorted(map(str, saved))) or "nothing"))
             for name in self.bound.slot_names(param):
-                if saved[self.name(name)] is not None:  # `make` makes it then
+                if saved[self.name(name)] is not None:  # if it is None, `make` creates it
                     self._check_slot(param, name, saved[self.name(name)])
             for name in self.starts:
                 if self.name(name) in saved:
@@ -272,8 +272,12 @@ class ParamState(object):
                 if of_param or not isinstance(of_param, dict):
                     yield param, of_param
 
-    def take_exact(self, state_dict):
-        """Takes slots of another dtype than their parameter's from a state_dict: torch's loader has rounded them."""
+    def take_exact(self, state_dict, of_uncounted=None):
+        """Takes slots of another dtype than their parameter's from a state_dict: torch's loader has rounded them.
+
+        Args:
+            of_uncounted: the updates where the state_dict has none. Default None: 1, with a `StateWarning`.
+        """
         torch, uncounted, replayed = self.torch, False, {}  # type: ignore[var-annotated]
         for param, saved in self._pairs(state_dict):
             state = self.adapter.native.state[param]
@@ -284,7 +288,7 @@ class ParamState(object):
             for name in self.starts:
                 value = saved.get(self.name(name), self.starts[name])
                 if name == "updates" and STEP not in saved and self._has_slots(param, saved):
-                    value, uncounted = 1, True
+                    value, uncounted = of_uncounted or 1, of_uncounted is None
                 value = value.item() if isinstance(value, torch.Tensor) else value
                 if name in self._scalars and self.name(name) not in saved:
                     count = int(saved.get(STEP, 0))

@@ -48,7 +48,7 @@ from everstep.compat.targets.sharded import check_not_whole
 from everstep.compat.targets.since_v2 import module_of, update_everywhere
 from everstep.errors import SlotError, UnsupportedError, VariableError
 
-HOOKS = ("update_step", "_update_step")  # they update one variable
+HOOKS = ("update_step", "_update_step")  # each of them updates one variable
 
 
 class UpdateStepOptimizer(NativeOptimizer):
@@ -300,7 +300,8 @@ class UpdateStepAdapter(NewStyleAdapter):
                 grads = native._deduplicate_sparse_grad(grads)
             native._apply_weight_decay(variables)
             result = native._internal_apply_gradients(list(zip(grads, variables)))
-            for variable in variables if not skips(self.bound.definition) else ():  # after averages, as in stock
+            # constraints come after averages, as in stock
+            for variable in variables if not skips(self.bound.definition) else ():
                 self.backend.constrain(variable, result)
         return result
 
@@ -370,3 +371,6 @@ class UpdateStepAdapter(NewStyleAdapter):
         if native.clipnorm or native.global_clipnorm or native.clipvalue:
             grads = [without_duplicates(self.backend, grad) for grad in grads]
         return self.base._clip_gradients(grads)
+
+
+UpdateStepTarget = UpdateStepAdapter  # its name in older pickles

@@ -114,7 +114,7 @@ class ByName(object):
             chooses = any(holds(rule, record) for record in records) or not self.must_hold(factor)
             if isinstance(rule, TEXT) and not chooses:
                 raise DefinitionError(
-                    "{!r} of {} chooses no variable; there are: {}".format(
+                    "{!r} of {} chooses no variable; the variables are: {}".format(
                         rule, type(self).__name__, ", ".join(record.name for record in records)
                     )
                 )

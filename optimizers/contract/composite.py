@@ -26,8 +26,8 @@ class Composite(Definition):
         for inside in self.children().values():
             if inside.stages > 1:
                 raise DefinitionError(
-                    "{0} takes {1} gradients to an update, but {2} would take each of them for an update; put {2} "
-                    "inside".format(inside._short(), inside.stages, type(self).__name__)
+                    "{0} takes {1} gradients for one update, but {2} would count each gradient as an update; put {2} "
+                    "inside of it".format(inside._short(), inside.stages, type(self).__name__)
                 )
         super(Composite, self)._check()
 
@@ -40,6 +40,11 @@ class Composite(Definition):
                 "the definitions in {0} differ in {1}; give {0} a {1}".format(type(self).__name__, name)
             )
         return settings.pop()
+
+    def _with_settings(self, changes):
+        settings = {name: changes[name] for name in Definition.keyword_only if name in changes}
+        inside = {name: child.replace(**settings) for name, child in self.children().items()} if settings else {}
+        return dict(inside, **changes)
 
     @classmethod
     def _shown_default(cls, name):

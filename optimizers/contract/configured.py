@@ -18,6 +18,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     kind = "object"  # the key of the class's name in a config
     keyword_only = ()  # type: tuple[str, ...]
+    without_position = ()  # type: tuple[str, ...]  # added later: subclasses keep their positions
     _keywords = None  # type: str | None  # the name of the constructor's `**keywords`, if it has them
     hints = {}  # type: dict[str, str]  # {unknown argument: what to give instead}
 
@@ -38,7 +39,13 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def argument_names(cls):
         """Returns the names of the constructor's arguments in order, keyword-only ones last."""
         names = [name for name in cls.declared_order if cls.declarations[name].is_argument]
-        return [n for n in names if n not in cls.keyword_only] + [n for n in names if n in cls.keyword_only]
+        by_keyword = [name for name in cls._by_keyword() if name in names]
+        return [name for name in names if name not in by_keyword] + by_keyword
+
+    @classmethod
+    def _by_keyword(cls):
+        """Returns the names of the arguments that have no position."""
+        return cls.without_position + cls.keyword_only
 
     @classmethod
     def _shown_default(cls, name):
@@ -54,7 +61,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         """Returns `{name: checked value}` of all arguments, defaults included."""
         owner = type(self).__name__
         names = self.argument_names()
-        positional = [name for name in names if name not in self.keyword_only]
+        positional = [name for name in names if name not in self._by_keyword()]
         if len(args) > len(positional):
             raise DefinitionError(
                 "{} takes at most {} positional arguments ({}); got {}".format(
@@ -98,8 +105,12 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     @InstanceMethod
     def replace(self, **changes):
-        """Returns a copy with some arguments changed."""
-        return type(self)(**dict(self._given(), **changes))
+        """Returns a copy with some arguments changed. `sparse` and `dense_ok` reach rules inside a wrapper."""
+        return type(self)(**dict(self._given(), **self._with_settings(changes)))
+
+    def _with_settings(self, changes):
+        """Returns changes, and what else they change."""
+        return changes
 
     # Immutable, so a copy is the object itself, with the same tensors and callables in it.
 

@@ -10,6 +10,7 @@ from everstep.optimizers.contract.declared import Declared
 class Configured(metaclass=Declared):
     kind: ClassVar[str]
     keyword_only: tuple[str, ...]
+    without_position: tuple[str, ...]
     hints: dict[str, str]
     declarations: ClassVar[dict[str, Declaration]]
     declared_order: ClassVar[tuple[str, ...]]

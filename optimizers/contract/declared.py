@@ -39,8 +39,8 @@ class Declared(type):
         for name, value in declared.items():
             if value.name is not None:
                 raise DefinitionError(
-                    "{}.{} is declared with the {} that is called {} already; declare each with its own call".format(
-                        class_name, name, value.kind, value.name
+                    "{}.{} and {} are one {}: declare each with a call of its own".format(
+                        class_name, name, value.name, value.kind
                     )
                 )
             value.name = name

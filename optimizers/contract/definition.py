@@ -166,10 +166,10 @@ class Definition(Configured):
         return self
 
     def loss_scale(self, ops, hyper):
-        """Returns the factor (one float32) by which the loss is multiplied before gradients are taken of it. Default 1.
+        """Returns the loss scale: one float32 that multiplies the loss before gradients are computed. Default 1.
 
-        The verbs have to divide gradients by it. Called before the step, when the loss is scaled: by `minimize`, `fit`
-        or `optimizer.scale_loss(loss)`.
+        The verbs have to divide gradients by it. It is called before the step, when `minimize`, `fit` or
+        `optimizer.scale_loss(loss)` scales the loss.
 
         Args:
             ops: the operations, see `everstep.Definition`.
@@ -291,9 +291,9 @@ class Definition(Configured):
     def fast_forward(self, ops, var, slots, hyper, steps):
         """Returns what `steps` updates with a zero gradient do together: a closed form, for `sparse="catch_up"`.
 
-        Called for rows that missed updates, once up to `max_replay_steps` of them were replayed by `update`. A form
-        that holds for all of them sets `max_replay_steps = 0`: then a row's cost does not depend on how long it was
-        away. Without a form, the rest after the replayed updates is dropped.
+        Called for rows that missed updates, after `update` has replayed up to `max_replay_steps` of these. If the form
+        holds for all of them, set `max_replay_steps = 0`: then a row's cost does not depend on how many it missed.
+        Without a form, the updates that were not replayed are dropped.
 
         `steps` also gives sums over the missed updates, read from a table that each step adds to. In the arguments of
         these methods, `hyper` and `hyper.updates` have the values of each missed update; elsewhere those of the last:
@@ -306,7 +306,7 @@ class Definition(Configured):
                                         4,095 updates. Without `fade` it is the latter.
             steps.quotient(weight, left, root, epsilon, fade, shrink, scale)
                                         The sum of weight / (left * root + scale * epsilon), to 3e-8; `root` is an
-                                        array. `fade` and `shrink`: what the next weight and left are of these. If no
+                                        array. `fade` and `shrink`: the next weight and left, divided by these. If no
                                         table can give it, 200 updates are replayed, and it is 0. scale: default 1.
             steps.decayed(share)        The same methods, for changes of a variable that each missed update also decays
                                         by `share`, before the change. With after=True, after it.

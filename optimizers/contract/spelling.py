@@ -27,7 +27,7 @@ _WAYS = {
     "centered": "RMSprop has centered",
     "clipnorm": _CLIP.replace("{bound}", "norm"),
     "clipvalue": _CLIP.replace("{bound}", "value"),
-    "dampening": "no definition has it; SGD(momentum=...) is without dampening",
+    "dampening": "SGD(momentum=..., dampening=...) has it",
     "ema_momentum": "everstep.moving_average({owner}(...), average_decay=...) averages on every target",
     "global_clipnorm": _CLIP.replace("{bound}", "global_norm"),
     "gradient_accumulation_steps": "everstep.accumulate({owner}(...), steps=...) accumulates on every target",

@@ -46,7 +46,7 @@ class Clip(Wrapper):
     Args:
         inner: The definition that updates.
         norm: Bound of each variable's norm, at least 0, or an everstep schedule of bounds, as for the next three too.
-            Default None: no bound. One of the five bounds is needed.
+            Default None: no bound. Give at least one of the five bounds.
         global_norm: Bound of the norm over all variables, at least 0; not together with norm. Default None: no bound.
         value: Bound of each element, at least 0. Default None: no bound.
         value_first: True to clip elements before the norm, False to clip them after it. Default False.

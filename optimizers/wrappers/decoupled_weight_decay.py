@@ -86,7 +86,7 @@ class DecoupledWeightDecay(ByName, Wrapper):
             raise DefinitionError("base_rate divides the learning rate, so it needs times_rate=True")
         if self.times_rate and "learning_rate" not in self.base.declarations:
             raise DefinitionError(
-                "{} has no one learning rate to multiply the decay by: put decoupled_weight_decay inside of it, or "
+                "{} has no single learning rate to multiply the decay by: put decoupled_weight_decay inside of it, or "
                 "give times_rate=False".format(self.inner._short())
             )
         if self.beside and defines(self.inner, "evaluation_value"):
@@ -170,8 +170,8 @@ def decoupled_weight_decay(
         An `everstep.optimizers.DecoupledWeightDecay`.
 
     Raises:
-        DefinitionError: Arguments exclude each other or let no variable decay, or the definition has no one learning
-            rate.
+        DefinitionError: Arguments exclude each other or let no variable decay, or the definition has no single
+            learning rate.
         HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
 
     >>> import everstep

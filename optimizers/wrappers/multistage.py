@@ -109,7 +109,7 @@ class Multistage(Wrapper):
     variables. If it is above 1, the variables go back to start. The size is then multiplied by 0.9 * error^(-1/order),
     within 0.2 and 5. A rejected update counts in `iterations`.
 
-    Sparse gradients: "exact" alone, because a row's earlier slopes count even if later stages do not touch it.
+    Only sparse="exact" is allowed, because a row's earlier slopes count even if later stages do not touch the row.
 
     Advice:
         An update costs as many gradients as the table says, so compare it with other optimizers by gradients and not by
@@ -148,7 +148,7 @@ class Multistage(Wrapper):
                     "the last".format(self.inner._short())
                 )
         if "learning_rate" not in self.base.declarations:
-            raise DefinitionError("{} has no one learning rate, which multistage needs".format(self.inner._short()))
+            raise DefinitionError("{} has no single learning rate, which multistage needs".format(self.inner._short()))
         if self.sparse != "exact":
             raise DefinitionError('multistage takes only sparse="exact"; got {!r}'.format(self.sparse))
         if self.tolerance is not None and self._method.error is None:
@@ -234,7 +234,7 @@ def multistage(definition, tableau="heun", tolerance=None):
         An `everstep.optimizers.Multistage`.
 
     Raises:
-        DefinitionError: The definition skips, collects or rejects steps, has no one learning rate, or has a `sparse`
+        DefinitionError: The definition skips, collects or rejects steps, has no single learning rate, or has a `sparse`
             other than "exact"; or the tableau has no error estimate and there is a tolerance.
         HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
     """

@@ -27,7 +27,7 @@ class SharpnessAware(Wrapper):
     |                                           | size of 1                                                        |
     | pytorch-optimizer                         | eta=0.0 with adaptive                                            |
 
-    Sparse gradients: "exact" alone, because a row may have a gradient at one of the two points only.
+    Only sparse="exact" is allowed, because a row may have a gradient at only one of the two points.
 
     Advice:
         For CIFAR-10 and CIFAR-100, the authors of ASAM take rho=0.05 and 0.1 with SAM, and 0.5 and 1 with ASAM

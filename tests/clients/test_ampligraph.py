@@ -54,7 +54,7 @@ def compiled(name, with_ours):
 
 def fitted(model, partitions=1):
     model.run_eagerly = True  # in its function, one print changes what stock trains: it draws other corrupted triples
-    tf.keras.utils.set_random_seed(1)  # of those triples
+    tf.keras.utils.set_random_seed(1)  # the seed of those triples
     return model.fit(triples(), BATCH, EPOCHS, verbose=False, partitioning_k=partitions).history["loss"]
 
 

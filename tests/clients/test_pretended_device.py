@@ -101,7 +101,7 @@ class Counts(TorchDispatchMode):
         if name == "_local_scalar_dense":
             self.waits += 1
         elif name in ("copy_", "_to_copy", "_copy_from") and here or name == "lift_fresh":
-            pass  # to the device: nobody waits for that
+            pass  # copies to the device, which nobody waits for
         elif name in ("copy_", "_to_copy", "_copy_from") and made[0].device.type == "cpu":
             self.waits += 1
         elif name not in _FREE:
