@@ -67,6 +67,10 @@ def test_docstrings(website):
     assert "| a | b |\n| --- | --- |\n| one on | two more |" in text
     assert "### Arguments\n\n- **`x`**: First. See\n  &lt;this&gt;.\n- **`y`**: Second." in text
     assert "### Returns\n\nA \\[list]." in text and "```pycon\n>>> 1\n1\n```" in text
+    assert markdown("Does.\n\nArgs:\n    x: A name\n        of a file: its path.\n", None) == (
+        "Does.\n\n**Arguments**\n\n- **`x`**: A name\n  of a file: its path.\n")
+    assert markdown("First: http://a.org/x(64)y\nBy-name: Two.", None) == (
+        "- **`First`**: <http://a.org/x(64)y>\n- **By-name**: Two.\n")
     assert markdown("One of\n\nnorm: A bound.\nvalue: Of each\n    element.", None) == (
         "One of\n\n- **`norm`**: A bound.\n- **`value`**: Of each\n  element.\n")
     assert markdown("With b_1, v := max(v, b_1), and sparse=\"rows\", as `c`: http://a.org/b_1.", None) == (

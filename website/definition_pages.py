@@ -111,6 +111,7 @@ def arguments(definition, lines):
         facts = [] if declared is None or declared.kind == "child" else [declared.kind, describe.takes(declared)]
         facts.append("required" if default is REQUIRED else "default `{!r}`".format(default))
         text = texts.get(name) or OF_ALL[name]
+        text = text[len(facts[1]) + 2:] if len(facts) > 2 and text.startswith(facts[1] + ". ") else text
         text = re.sub(r" ?\bDefault [^\s]+?\.(?= |$)", "", text) if default is not REQUIRED else text
         rows.append("- **`{}`** ({}): {}".format(
             name, code_values("; ".join(fact for fact in facts if fact)), indented(text) if name in texts else text))

@@ -3,18 +3,20 @@ import ast
 import html
 import inspect
 import re
+import textwrap
 
 from formulas import formula
 
-SECTION = re.compile(r"(Args|Returns|Raises|Yields|Attributes|Advice|Note|Example|Examples):$")
-URL = re.compile(r"(?<![<\"`])(https?://[^\s)>,;\"]*[^\s)>,;\".:])")
+SECTION = re.compile(r"(Args|Class attributes|Returns|Raises|Yields|Attributes|Advice|Note|Example|Examples):$")
+URL = re.compile(r"(?<![<\"`])(https?://(?:[^\s()>,;\"]|\([^\s()]*\))*[^\s()>,;\".:])")
+LISTS = ("Args", "Raises", "Attributes", "Class attributes")
 # What a reader would type: `v_hat := max(v_hat, v)`, `sparse="rows"`, `beta_1`, `tf.train`.
 OPERAND = r"(?:\w+(?:\.\d+)?(?:\([^()]*\))?|\([^()]*\))"
 TYPED = re.compile(
     r"(\b\w+ := -?" + OPERAND + r"(?: ?[-+*/^] ?" + OPERAND + r')*|\b[a-z_]\w*=(?:"[^"]*"|[\w.+-]*\w(?:\*\*\d+)?)'
     r"|\b(?:tf|torch|keras|everstep|numpy)\.\w+(?:\.\w+)*(?:\(\))?|\b[A-Za-z]\w*_\w*(?:\.\w+)*(?:\(\))?"
     r'|\b\w+\*\*\d+|(?<!\w)"(?:exact|rows|catch_up|variable_rows)")')
-ITEM = re.compile(r"([\w*., `]+): ")
+ITEM = re.compile(r"([\w*., `-]+): ")
 
 
 def markdown(text, level):
@@ -28,7 +30,7 @@ def markdown(text, level):
         if section:
             title = {"Args": "Arguments"}.get(section, section)
             blocks.append("{} {}".format("#" * level, title) if level else "**{}**".format(title))
-        blocks += _list(items(body)) if section in ("Args", "Raises", "Attributes") else _blocks(body)
+        blocks += _list(items(body)) if section in LISTS else _blocks(body)
     return "\n\n".join(blocks) + "\n"
 
 
@@ -47,13 +49,13 @@ def _sections(lines):
             name, body = (match.group(1), []) if match else (None, [line])
         else:
             body.append(line)
-    yield name, inspect.cleandoc("\n".join(body)).splitlines() if name else body
+    yield name, body
 
 
 def items(lines):
     """Returns [(name or None, text)] of lines `name: text`. What stands in no item has no name."""
     found = []
-    for line in inspect.cleandoc("\n".join(lines)).splitlines():
+    for line in textwrap.dedent("\n".join(lines)).strip("\n").splitlines():
         if line and not line.startswith(" ") and ITEM.match(line):
             name, _, text = line.partition(": ")
             found.append([name.replace("`", ""), [text]])
@@ -71,15 +73,18 @@ def indented(text):
 
 def _list(found):
     """Returns a Markdown list of items."""
-    rows = ["- {}{}".format("**`{}`**: ".format("`**, **`".join(name.split(", "))) if name else "", indented(text))
-            for name, text in found]
+    def bold(name):
+        words = " " in name.replace(", ", "") or "-" in name
+        return "**{}**: ".format(name) if words else "**`{}`**: ".format("`**, **`".join(name.split(", ")))
+
+    rows = ["- {}{}".format(bold(name) if name else "", indented(text)) for name, text in found]
     return ["\n".join(rows)] if rows else []
 
 
 def _blocks(lines):
     """Returns paragraphs, formulas, tables, lists and code."""
     blocks = []
-    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc("\n".join(lines))):
+    for paragraph in re.split(r"\n\s*\n", textwrap.dedent("\n".join(lines)).strip("\n")):
         rows = paragraph.splitlines()
         if not any(row.strip() for row in rows):
             continue
@@ -100,8 +105,8 @@ def _blocks(lines):
 
 
 def _are_items(rows):
-    """Returns whether rows are two or more items `name: text` with a name of code, and the rest of their texts."""
-    starts = [row for row in rows if re.match(r"[a-z_][\w, ]*: \S", row)]
+    """Returns whether rows are two or more items `name: text`, and the rest of their texts."""
+    starts = [row for row in rows if re.match(r"[A-Za-z_][\w, -]{,30}: \S", row) and formula(row) is None]
     return rows[0] in starts and len(starts) > 1 and all(row in starts or row.startswith("    ") for row in rows)
 
 
