@@ -61,7 +61,7 @@ KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_calls.py"
 SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_embeddings.py"
 TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_on_lists.py test_repeated_steps.py test_lowering.py "
-         "test_torch_optim.py test_torch_calls.py")
+         "test_torch_optim.py test_torch_calls.py test_torch_gradients.py")
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
 NOISE = "test_wrappers_gradient.py test_periods.py"
 FILES = "test_files_written.py test_state_of_tensorflow.py test_files_cli.py test_files_hostile.py test_stock_files.py"
