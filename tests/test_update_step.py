@@ -475,3 +475,19 @@ def test_side_by_side(definition):
     assert difference(results[NAME], start) > 0.05
     for name in results:
         assert difference(results[name], results[NAME]) <= 1e-6, name
+
+
+@pytest.mark.parametrize("name", ["Adam", "Adagrad", "SGD"])
+def test_a_file_of_a_stock_legacy_optimizer(name, tmp_path):
+    """Keras gives it to its `.legacy` class, also where our class stands for the name: TF 2.10 wrote such files."""
+    stock = getattr(MODULE.optimizers.legacy, name)
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+    model.compile(stock(0.25), "mse")
+    model.fit(np.ones((2, 2)), np.ones((2, 1)), verbose=0)
+    path = str(tmp_path / "model.h5")
+    model.save(path)
+    with keras.utils.custom_object_scope(everstep.custom_objects(MODULE)):
+        loaded = keras.models.load_model(path).optimizer
+    assert type(loaded) is stock and loaded.get_config() == model.optimizer.get_config()
+    for own, same_in_file in zip(model.optimizer.get_weights(), loaded.get_weights()):
+        np.testing.assert_array_equal(own, same_in_file)

@@ -9,7 +9,7 @@ import numpy as np
 from everstep.compat.targets import hypers
 from everstep.compat.targets.hypers import attribute, is_off
 from everstep.compat.targets.loading import remember_saved_model
-from everstep.compat.targets.native_classes import name_subclass, native_class, stock_class, subclass_in_scope
+from everstep.compat.targets.native_classes import name_subclass, native_class, stock_class_of, subclass_in_scope
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -267,9 +267,10 @@ def from_config(cls, config, custom_objects=None):
     wanted = subclass_in_scope(cls, custom_objects)
     if wanted is not cls:
         return wanted.from_config(config)
-    if CONFIG_KEY not in _checked(config, cls.__name__) and stock_class(cls) is not None:
+    stock = stock_class_of(cls, config) if CONFIG_KEY not in _checked(config, cls.__name__) else None
+    if stock is not None:
         arguments = () if custom_objects is None else (custom_objects,)
-        return stock_class(cls).from_config(config, *arguments)
+        return stock.from_config(config, *arguments)
     schedules = cls.adapter_class.schedules(cls.native_base)
     if schedules is not None:
         config = {name: _with_schedules(schedules, value, custom_objects) for name, value in config.items()}

@@ -141,13 +141,30 @@ def stock_class(native_class):
     return stock_class_named(native_class.native_base, native_class.__name__)
 
 
-def stock_class_named(base, name):
-    """Returns the stock subclass of a native base with a name, ignoring case; None if there is none."""
-    candidates = [base]
+def stock_class_of(native_class, config):
+    """Returns the stock class that reads a config; None if there is none.
+
+    With new-style classes, Keras gives a config of an OptimizerV2 to its `.legacy` class of the same name. All of those
+    configs have a `decay`, which new-style classes refuse.
+    https://github.com/keras-team/tf-keras/blob/v2.19.0/tf_keras/optimizers/__init__.py#L140
+    """
+    if native_class.adapter_class.target == "update_step" and "decay" in config:
+        return stock_class_named(native_class.native_base, native_class.__name__, is_legacy=True)
+    return stock_class(native_class)
+
+
+def stock_class_named(base, name, is_legacy=False):
+    """Returns the stock subclass of a native base with a name, ignoring case; None if there is none.
+
+    Args:
+        is_legacy: whether to look for an OptimizerV2, which has not that base but the one below `object` in common.
+    """
+    candidates = [base.__mro__[-2] if is_legacy else base]
     while candidates:
         stock = candidates.pop(0)
-        is_ours = hasattr(stock, "definition_class")
-        if stock.__name__.lower() == name.lower() and _root(stock) == _root(base) and not is_ours:
+        is_stock = not hasattr(stock, "definition_class") and _root(stock) == _root(base)
+        fits = hasattr(stock, "_resource_apply_dense") if is_legacy else True
+        if is_stock and fits and stock.__name__.lower() == name.lower():
             return stock
         candidates.extend(stock.__subclasses__())
     return None
