@@ -22,14 +22,14 @@ def apart(own, others):
     return max(np.abs(one - other).max() / max(np.abs(one).max(), 1e-12) for one, other in pairs)
 
 
-def fitted(model, epochs, batch, batches):
+def fitted(model, epochs, batch, batches, **others):
     """Trains a model of Keras to tell whether the first two of four numbers are positive together.
 
     Returns the loss of each epoch.
     """
     x = np.random.RandomState(0).normal(size=(batch * batches, 4)).astype("float32")
     y = (x[:, :1] + x[:, 1:2] > 0) * 1.0
-    return model.fit(x, y, batch, epochs, shuffle=False, verbose=0).history["loss"]
+    return model.fit(x, y, batch, epochs, shuffle=False, verbose=0, **others).history["loss"]
 
 
 def shown(client, versions, trained, steps, losses="", own_losses="", weights="", own_weights="", saved=""):
