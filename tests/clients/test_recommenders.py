@@ -1,4 +1,4 @@
-"""TensorFlow Recommenders 0.7 (TF 2.10) and 0.7.7 (tf_keras): fit of its retrieval model with sparse gradients, stock and ours."""
+"""TensorFlow Recommenders 0.7 (TF 2.10 and tf_keras): fit of its retrieval model with sparse gradients, by ours too."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
