@@ -19,8 +19,6 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 HALF = 30
 STOCK = {
     "Adam": lambda: tf.keras.optimizers.Adam(1e-2),
-    "Nadam, InverseTimeDecay": lambda: tf.keras.optimizers.Nadam(
-        tf.keras.optimizers.schedules.InverseTimeDecay(1e-2, 10, 0.5)),
 }
 
 
@@ -44,6 +42,7 @@ class Run(object):
             train_distribution="uniform")
         self.model = deepxde.Model(data, deepxde.nn.FNN([1, 16, 16, 1], "tanh", "Glorot uniform"))
         self.model.compile(optimizer, external_trainable_variables=self.factor)
+        self.model.predict(inside)  # builds the network
         self.optimizer = optimizer
 
     def train(self, steps=HALF):
@@ -67,4 +66,5 @@ class Run(object):
 def test_equation(name, tmp_path):
     same_numbers(
         DEEPXDE, "PDE with a trained factor, " + name, Run, STOCK[name],
-        lambda: everstep.from_native(STOCK[name]()).bind(tf.keras), tmp_path, HALF, "tf.train.Checkpoint")
+        lambda: everstep.from_native(STOCK[name]()).bind(tf.keras), tmp_path, HALF, "tf.train.Checkpoint",
+        within=1e-3)  # second derivatives make much of rounding

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from importlib import metadata
 
+import gin
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,11 +14,13 @@ from dopamine.tf.agents.dqn import dqn_agent
 import everstep
 
 DOPAMINE = "dopamine-rl", "{}, TF {}".format(metadata.version("dopamine-rl"), tf.__version__)
+tf.compat.v1.disable_v2_behavior()  # as each agent does
+gin.bind_parameter("WrappedReplayBuffer.replay_capacity", 1000)  # a bundle holds all of it
 HALF, BATCH, SHAPE = 20, 32, (4, 1)
 train = tf.compat.v1.train
 STOCK = {
     "its centered RMSProp": lambda: train.RMSPropOptimizer(2e-3, decay=0.95, epsilon=1e-5, centered=True),
-    "Adam": lambda: train.AdamOptimizer(2e-3, epsilon=1e-4),
+    "Momentum": lambda: train.MomentumOptimizer(1e-2, 0.9),
 }
 
 
@@ -40,7 +43,7 @@ class Run(object):
         random = np.random.RandomState(0)
         for each in range(4 * BATCH):
             seen, action = random.uniform(-1, 1, SHAPE), random.randint(2)
-            agent._store_transition(seen, action, seen[0] * (2 * action - 1), each % 8 == 7)
+            agent._store_transition(seen, action, seen[0, 0] * (2 * action - 1), each % 8 == 7)
 
     def train(self, steps=HALF):
         losses = []

@@ -1,4 +1,4 @@
-"""TensorFlow Probability 0.18 (TF 2.10): minimize, variational inference and fit, with stock optimizers and ours."""
+"""TensorFlow Probability 0.18 (TF 2.10) and 0.25 (tf_keras): minimize, inference and fit, with stock and ours."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
