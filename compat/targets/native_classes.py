@@ -162,9 +162,8 @@ def stock_class_named(base, name, is_legacy=False):
     candidates = [base.__mro__[-2] if is_legacy else base]
     while candidates:
         stock = candidates.pop(0)
-        is_stock = not hasattr(stock, "definition_class") and _root(stock) == _root(base)
-        fits = hasattr(stock, "_resource_apply_dense") if is_legacy else True
-        if is_stock and fits and stock.__name__.lower() == name.lower():
+        fits = stock.__name__.lower() == name.lower() and (not is_legacy or hasattr(stock, "_resource_apply_dense"))
+        if fits and _root(stock) == _root(base) and not hasattr(stock, "definition_class"):
             return stock
         candidates.extend(stock.__subclasses__())
     return None

@@ -39,13 +39,8 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def argument_names(cls):
         """Returns the names of the constructor's arguments in order, keyword-only ones last."""
         names = [name for name in cls.declared_order if cls.declarations[name].is_argument]
-        by_keyword = [name for name in cls._by_keyword() if name in names]
+        by_keyword = [name for name in cls.without_position + cls.keyword_only if name in names]
         return [name for name in names if name not in by_keyword] + by_keyword
-
-    @classmethod
-    def _by_keyword(cls):
-        """Returns the names of the arguments that have no position."""
-        return cls.without_position + cls.keyword_only
 
     @classmethod
     def _shown_default(cls, name):
@@ -61,7 +56,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         """Returns `{name: checked value}` of all arguments, defaults included."""
         owner = type(self).__name__
         names = self.argument_names()
-        positional = [name for name in names if name not in self._by_keyword()]
+        positional = [name for name in names if name not in self.without_position + self.keyword_only]
         if len(args) > len(positional):
             raise DefinitionError(
                 "{} takes at most {} positional arguments ({}); got {}".format(

@@ -38,7 +38,7 @@ def parameters(configured):
     for name in configured.argument_names():
         default = configured._shown_default(name)
         default = inspect.Parameter.empty if default is REQUIRED else default
-        kind = keyword if name in configured._by_keyword() else positional
+        kind = keyword if name in configured.without_position + configured.keyword_only else positional
         if kind is positional:
             default = GIVEN if optional and default is inspect.Parameter.empty else default
             optional = default is not inspect.Parameter.empty
