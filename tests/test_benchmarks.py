@@ -121,7 +121,7 @@ def test_what_users_read_in_short():
     found = rows(report.in_short([result("dense", TF_1, "tf_train", "B", "DiffGrad", 1.5)]))
     assert found[2] == ["`tf.train`, TF 1.15", "", "", "50 % more", ""]
     stored = {(each["cell"], each["target"], each["kind"], each["case"]) for each in report.baseline()}
-    assert {place for place, *_ in report.SHORT_CASES.values()} <= {kind for _, _, kind, _ in stored}
+    assert {case[0] for case in report.SHORT_CASES.values()} <= {known[2] for known in stored}
     for place in report.SHORT_APIS:
         assert place in {known[:2] for known in stored}
 

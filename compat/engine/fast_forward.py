@@ -87,7 +87,7 @@ def catch_up_slots(rule, record):
         if slot.shape_for(record, owner)[:1] != record.shape[:1]:
             raise RuleError(
                 '{} cannot take sparse="catch_up": its slot {} has no rows that could be brought up to date by '
-                "themselves".format(rule._short(), name)
+                'themselves. Use sparse="exact" or "rows"'.format(rule._short(), name)
             )
     per_row = tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1)
     dtype = compute_dtype(record.dtype)
