@@ -142,6 +142,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def __repr__(self):
         return self._short()
 
+    @InstanceMethod
     def get_config(self, strict=True):
         """Returns a dictionary of plain values, from which `from_config` builds an equal object.
 
