@@ -263,6 +263,12 @@ def test_none_of_stock_is_a_number_of_its_form_alone():
     with pytest.raises(HyperTypeError, match="epsilon_1 takes a number.*got None"):
         other.load_state_dict(saved)
     assert other.param_groups[0]["eps"] == (1e-30, 1e-3)
+    native = everstep.optimizers.Adafactor.native_class(optim)
+    made = native(params, 0.01, eps=(None, 1e-3), epsilon_floor=True)
+    assert made.definition == everstep.from_native(optim.Adafactor(params)) and made.param_groups[0]["eps"][0] is None
+    for wrong in ({}, {"epsilon_floor": True, "relative_step": False}):
+        with pytest.raises(HyperTypeError, match="epsilon_1 takes a number.*got None"):
+            native(params, eps=(None, 1e-3), **wrong)
 
 
 @pytest.mark.parametrize("case", [case for case in STOCK if not {"weight_decay", "lr_decay"}.intersection(case[1])],
