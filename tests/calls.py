@@ -1230,7 +1230,18 @@ each(ours, "{}", "numpy", definitions, [
     ("native_class(json)", lambda: Adam.native_class(json), "What works: .*tf.keras", TargetError),
     ("custom_objects(json)", lambda: everstep.custom_objects(json), "has no optimizer API", TargetError),
 ])  # fmt: skip
-wrong("bind without a module", "numpy", lambda w: SGD().bind())
+each(ours, "{} without a module", "numpy", definitions, [
+    ("bind", lambda: SGD().bind(), "bind takes the module you train with", TargetError),
+    ("bind with a keyword", lambda: SGD().bind(name="a"), "bind takes the module you train with", TargetError),
+    ("native_class", lambda: SGD.native_class(), "the module you train with", TargetError),
+    ("to_native_config", lambda: SGD().to_native_config(), "the module you train with", TargetError)])  # fmt: skip
+each(ours, "{} without more", "numpy", definitions, [
+    ("from_native", everstep.from_native, "takes a stock optimizer", UnsupportedError),
+    ("capture", everstep.capture, "needs an optimizer", UnsupportedError),
+    ("restore", everstep.restore, "needs an optimizer", UnsupportedError)])  # fmt: skip
+each(ours, "{}", APPLY + "+eager", lambda call: lambda w: call(w.sgd()), [
+    ("capture without variables", everstep.capture, "such as model.trainable_variables", VariableError),
+    ("restore without a state", everstep.restore, "such as model.trainable_variables", VariableError)])  # fmt: skip
 ours("bind to tensorflow", "tf_train", lambda w: Adam().bind(_tf()), "tf.compat.v1.train", TargetError)
 ours("accumulate of a bound optimizer", ALL, lambda w: everstep.accumulate(SGD().bind(w.module), 4),
      "everstep definition", HyperTypeError)  # fmt: skip

@@ -99,7 +99,7 @@ FORMS = [  # every closed form, without and with its options
 
 @runs.numpy_cells
 @pytest.mark.parametrize("dtype, bound", [("float64", 1e-8), ("float32", 4e-6)][: 2 if harness.FULL else 1])
-@pytest.mark.parametrize("definition", FORMS, ids=repr)
+@pytest.mark.parametrize("definition", FORMS + [of.Rprop(RATE)], ids=repr)  # one replayed step is all of Rprop's
 def test_closed_forms_over_many_steps(definition, dtype, bound):
     """The form is the dense run, but for rounding; rows are away for up to the whole run."""
     steps = STEPS if harness.FULL else 150

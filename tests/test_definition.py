@@ -493,6 +493,31 @@ def test_a_wrapper_takes_what_it_is_not_given_from_inside():
     assert Both(Momentum(), Momentum(sparse="rows"), sparse="rows").sparse == "rows"
 
 
+def test_replace_reaches_the_one_rule_inside_that_has_an_argument():
+    wrapped = everstep.rate_decay(Momentum(0.1), 0.5)
+    assert wrapped.replace(learning_rate=0.2, rate=0.3) == everstep.rate_decay(Momentum(0.2), 0.3)
+    around = everstep.accumulate(wrapped, 2)
+    assert around.replace(mu=0.5, sparse="rows") == everstep.accumulate(
+        everstep.rate_decay(Momentum(0.1, mu=0.5, sparse="rows"), 0.5), 2)
+    split = everstep.accumulate(everstep.partition({"a": Momentum(0.1)}, default=SGD(0.1)), 2)
+    assert split.replace(mu=0.5) == everstep.accumulate(
+        everstep.partition({"a": Momentum(0.1, mu=0.5)}, default=SGD(0.1)), 2)
+    with pytest.raises(errors.HyperTypeError, match="Momentum.learning_rate takes a number"):
+        wrapped.replace(learning_rate="x")
+
+
+def test_replace_of_an_argument_that_several_rules_have_is_an_error():
+    split = everstep.partition({"a": Momentum(0.1)}, default=SGD(0.1))
+    with pytest.raises(errors.DefinitionError, match="2 definitions inside of Accumulate have the argument "
+                       r"learning_rate.*replace\(inner=definition.inner.replace\(learning_rate=...\)\)"):
+        everstep.accumulate(split, 2).replace(learning_rate=1.0)
+    with pytest.raises(errors.DefinitionError, match=r"a=definition.children\(\)\['a'\].replace"):
+        split.replace(learning_rate=1.0)
+    for changes in ({"foo": 1}, {"inner": SGD(), "learning_rate": 1.0}):
+        with pytest.raises(errors.DefinitionError, match="Accumulate has no argument (foo|learning_rate)"):
+            everstep.accumulate(Momentum(), 2).replace(**changes)
+
+
 def test_specialize_reaches_into_wrappers():
     class RowsForTables(Momentum):
         def specialize(self, variable):

@@ -207,6 +207,7 @@ def test_what_is_no_definition(wrapper):
 @pytest.mark.parametrize("name, call", [
     ("bind", lambda: Adam.bind(np)), ("bind", lambda: Adam.bind(np, name="a")),
     ("replace", lambda: Adam.replace(beta_1=0.5)), ("to_native_config", lambda: Adam.to_native_config(np)),
+    ("get_config", lambda: Adam.get_config()), ("get_config", lambda: Adam.get_config(strict=False)),
 ])
 def test_a_class_where_an_instance_is_meant(name, call):
     with pytest.raises(DefinitionError, match=r"Adam is the class; write Adam\(\).{}\(...\)".format(name)):

@@ -50,7 +50,7 @@ def as_variables(variables):
     """Returns a dictionary as it is, and any other iterable of variables as a list. Raises VariableError."""
     if isinstance(variables, dict):
         return variables
-    needed = "variables are a list of arrays or variables, or {name: variable}"
+    needed = "variables are a list of arrays or variables, such as model.trainable_variables, or {name: variable}"
     if isinstance(variables, TEXT + (bytes, np.ndarray)):
         raise VariableError("{}; got {!r}".format(needed, variables))
     return as_list(variables, VariableError, needed)

@@ -27,9 +27,9 @@ KEPT_BYTES = 1 << 26  # so many bytes of a file's arrays are kept after their ch
 
 
 def restore(
-    optimizer,
-    state,
-    variables,
+    optimizer=None,
+    state=None,
+    variables=None,
     session=None,
     rename=(),
     by_order=False,
@@ -51,11 +51,11 @@ def restore(
         w         w             name
 
     Args:
-        optimizer: the optimizer that `bind(module)` returned. If it has not trained yet, its slots are created now;
-            only tf.train in a graph needs `minimize` or `apply_gradients` first.
-        state: a `State`.
-        variables: all variables that the optimizer trains, as for `capture`. For a transform of optax, the tree of the
-            parameters.
+        optimizer: always needed: the optimizer that `bind(module)` returned. If it has not trained yet, its slots are
+            created now; only tf.train in a graph needs `minimize` or `apply_gradients` first.
+        state: always needed: a `State`.
+        variables: always needed: all variables that the optimizer trains, as for `capture`. For a transform of optax,
+            the tree of the parameters.
         session: as for `capture`.
         rename: a list of "OLD=NEW" strings or (old, new) pairs, for variables that the state calls OLD and you call
             NEW. OLD is a regular expression for a whole name; NEW may refer to its groups: \\1, \\g<name>. A name that

@@ -21,7 +21,8 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
             model.evaluate(...)
 
     The averages are those of `moving_average` and `stochastic_weight_averaging`, the slow weights of `lookahead`, or
-    those of a rule that averages itself (ScheduleFreeAdamW). If several wrappers average, the outermost one counts.
+    those of a rule that averages itself (ASGD, ScheduleFreeAdamW). If several wrappers average, the
+    outermost one counts.
 
     Inside the block the slots are unchanged, and saved files have the averages as weights. So export inside the block,
     and save checkpoints to resume from outside of it.

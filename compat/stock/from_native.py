@@ -40,13 +40,13 @@ _BOUND_BESIDE = ("use_ema", "ema_momentum", "ema_overwrite_frequency", "gradient
 BESIDE = ("clipnorm", "clipvalue", "decay", "global_clipnorm", "gradient_accumulation_steps", "weight_decay")
 
 
-def from_native(optimizer, api=None):
+def from_native(optimizer=None, api=None):
     """Returns the definition that computes what a stock optimizer does, with wrappers if it needs them.
 
     Args:
-        optimizer: a stock optimizer of any API; or its config, `{"class_name": ..., "config": get_config()}`, as
-            returned by `keras.optimizers.serialize`; or an optimizer that everstep bound, whose keywords of `bind`
-            and exclusions from weight decay become wrappers too.
+        optimizer: always needed: a stock optimizer of any API; or its config, `{"class_name": ..., "config":
+            get_config()}`, as returned by `keras.optimizers.serialize`; or an optimizer that everstep bound, whose
+            keywords of `bind` and exclusions from weight decay become wrappers too.
         api: for a config, the module that it belongs to (`tf.keras`, ...); arguments that the config leaves out get
             that module's defaults. Or the name of a target (`"optimizer_v2"`).
 
@@ -205,7 +205,8 @@ def _of_instance(optimizer, entry=None):
         except AttributeError:  # get_config of Ftrl fails in TF 1.14; when 1.15 is the minimum, this can go
             attributes = dict({name[1:]: value for name, value in vars(optimizer).items()}, **optimizer._hyper)
             return entry, attributes, optimizer
-    what = "a class; give an optimizer" if isinstance(optimizer, type) else "of no API that everstep knows"
+    what = "a class; give an optimizer" if isinstance(optimizer, type) else (
+        "of no API that everstep knows; from_native takes a stock optimizer or its config")
     raise UnsupportedError("{!r} is {}".format(optimizer, what))
 
 

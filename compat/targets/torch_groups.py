@@ -58,6 +58,11 @@ def torch_arguments(definition_class, args, kwargs):
             if name in kwargs:
                 raise DefinitionError("{} is given twice, as {} and as {}; give one of them".format(name, name, key))
             kwargs[name] = each
+    nones = [name for name in spelled if kwargs.get(name, name) is None]
+    if nones:
+        rule = definition_class(*args, **{name: kwargs[name] for name in own if name in kwargs and name not in nones})
+        numbers_for_none = binder.stock_groups(definition_class, rule)[3]
+        kwargs.update((name, numbers_for_none[name]) for name in nones if name in numbers_for_none)
     return args
 
 

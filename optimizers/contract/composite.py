@@ -43,8 +43,23 @@ class Composite(Definition):
 
     def _with_settings(self, changes):
         settings = {name: changes[name] for name in Definition.keyword_only if name in changes}
-        inside = {name: child.replace(**settings) for name, child in self.children().items()} if settings else {}
-        return dict(inside, **changes)
+        inside = {name: dict(settings) for name in self.children()} if settings else {}
+        for name in sorted(set(changes).difference(self._values)):  # no argument of its own
+            holders = [key for key, child in self.children().items() if key not in changes
+                       for _ in range(_holders(child, name))]
+            if len(holders) > 1:
+                key = holders[0]
+                raise DefinitionError(
+                    "{0} definitions inside of {1} have the argument {2}. Say which one: "
+                    "definition.replace({3}=definition.{4}.replace({2}=...))".format(
+                        len(holders), type(self).__name__, name, key,
+                        key if key in self.declarations else "children()[{!r}]".format(key)
+                    )
+                )
+            if holders:
+                inside.setdefault(holders[0], {})[name] = changes.pop(name)
+        changed = {name: self.children()[name].replace(**arguments) for name, arguments in inside.items()}
+        return dict(changed, **changes)
 
     @classmethod
     def _shown_default(cls, name):
@@ -101,6 +116,11 @@ class Composite(Definition):
 
     def _hypers_of(self, key, hyper):
         return getattr(hyper, key)
+
+
+def _holders(definition, name):
+    """Returns how many definitions have an argument: the definition, and all inside of it."""
+    return (name in definition._values) + sum([_holders(child, name) for child in definition.children().values()])
 
 
 class Wrapper(Composite):

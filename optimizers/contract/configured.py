@@ -100,7 +100,11 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     @InstanceMethod
     def replace(self, **changes):
-        """Returns a copy with some arguments changed. `sparse` and `dense_ok` reach rules inside a wrapper."""
+        """Returns a copy with some arguments changed.
+
+        In a wrapper, `sparse` and `dense_ok` change the rules inside too. An argument that the wrapper does not have is
+        that of the one definition inside that has it; if several have it, `definition.inner.replace(...)` says which.
+        """
         return type(self)(**dict(self._given(), **self._with_settings(changes)))
 
     def _with_settings(self, changes):
@@ -142,6 +146,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def __repr__(self):
         return self._short()
 
+    @InstanceMethod
     def get_config(self, strict=True):
         """Returns a dictionary of plain values, from which `from_config` builds an equal object.
 

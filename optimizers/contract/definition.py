@@ -388,11 +388,11 @@ class Definition(Configured):
     # Native optimizers.
 
     @InstanceMethod
-    def bind(self, module, **native):
+    def bind(self, module=None, **native):
         """Returns a native optimizer that does what this definition says, for the API that a module belongs to.
 
         Args:
-            module: the module you already import: `tf.train`, `tf.keras`, `keras`, `tf_keras.optimizers.legacy`,
+            module: always needed: the module you import, `tf.train`, `tf.keras`, `keras`, `tf_keras.optimizers.legacy`,
                 `numpy`, ...
             **native: keywords of the native base class: `name`, `clipnorm`, `use_locking`, ... See
                 docs/native_keywords.md. If the API's optimizers take gradients of a loss (tf.train, OptimizerV2, Keras
@@ -410,11 +410,11 @@ class Definition(Configured):
         return self.native_class(module).from_definition(self, **native)
 
     @InstanceMethod
-    def to_native_config(self, module):
+    def to_native_config(self, module=None):
         """Returns the config of the stock optimizer that does the same, for the API that a module belongs to.
 
         Args:
-            module: as for `bind`.
+            module: always needed, as for `bind`.
 
         Returns:
             `{"class_name": ..., "config": ...}`. The config holds the constructor's arguments.
@@ -425,11 +425,11 @@ class Definition(Configured):
         return binder.to_native_config(self, module)
 
     @classmethod
-    def native_class(cls, module):
+    def native_class(cls, module=None):
         """Returns the class of the optimizers that `bind(module)` returns.
 
         Args:
-            module: as for `bind`.
+            module: always needed, as for `bind`.
 
         Returns:
             A subclass of that module's `Optimizer`. Its constructor takes this definition's arguments as well as the
