@@ -7,7 +7,7 @@ GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "epsilon": "ε", "lambda": 
          "eta": "η", "xi": "ξ", "phi": "φ"}
 OPERATORS = {ast.Add: "+", ast.Sub: "−", ast.Mult: "⋅", ast.Mod: "mod", ast.Gt: ">", ast.Lt: "<", ast.GtE: "≥",
              ast.LtE: "≤", ast.Eq: "="}
-STRENGTH = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Mod: 2, ast.Div: 3, ast.USub: 2, ast.Pow: 4}
+STRENGTH = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.MatMult: 2, ast.Mod: 2, ast.Div: 3, ast.USub: 2, ast.Pow: 4}
 BRACKETS = "<mo stretchy='false'>(</mo>{}<mo stretchy='false'>)</mo>"
 PRIMED = re.compile(r"(\w)'")
 
@@ -67,8 +67,9 @@ def _markup(node):
             return "<msup>{}{}</msup>".format(_inside(node.left, 4, False), _row(node.right))
         strength = STRENGTH.get(type(node.op))
         if strength:
-            return "{}<mo>{}</mo>{}".format(_inside(node.left, strength, False), OPERATORS[type(node.op)],
-                                            _inside(node.right, strength, True))
+            is_matrix = isinstance(node.op, ast.MatMult)  # mathematicians write no sign between matrices
+            sign = "<mspace width='.35em'/>" if is_matrix else "<mo>{}</mo>".format(OPERATORS[type(node.op)])
+            return _inside(node.left, strength, False) + sign + _inside(node.right, strength, True)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return "<mo>−</mo>" + _inside(node.operand, 2, False)
     if isinstance(node, ast.Tuple):
