@@ -305,8 +305,8 @@ def main(wanted):
     todo = [cell for cell in CELLS if cell.python in found and (not wanted or cell.python in wanted)]
     absent = [cell for cell in CELLS if cell.python not in found and (not wanted or cell.python in wanted)]
     if not todo:
-        screen.say("No: nothing was trained, because this machine has no Python {}. Install one (pyenv install 3.7, for "
-                   "example), and run this again.".format(versions(absent)))
+        screen.say("No: nothing was trained, because this machine has no Python {}. Install one (pyenv install 3.7, "
+                   "for example), and run this again.".format(versions(absent)))
         return 1
     DEMO.mkdir(exist_ok=True)
     (DEMO / ".gitignore").write_text("*\n")

@@ -11,8 +11,8 @@ class Adafactor(Definition):
 
     beta = 1 - t^beta_2_decay;  square = grad^2 + epsilon_1
     Variables of rank 2 or more are factored over their last two dimensions, each matrix separately:
-    rows := beta * rows + (1 - beta) * mean(square over columns)
-    columns := beta * columns + (1 - beta) * mean(square over rows)
+    rows := beta * rows + (1 - beta) * row_means(square)
+    columns := beta * columns + (1 - beta) * column_means(square)
     v = rows / mean(rows) * columns
     All other variables: v := beta * v + (1 - beta) * square
     direction = grad / sqrt(v);  direction := direction / max(1, rms(direction) / clip_threshold)

@@ -11,7 +11,7 @@ class Shampoo(Definition):
     Variables of rank 2 or more are matrices: all axes but the last are rows.
     left := left + grad @ grad^T
     right := right + grad^T @ grad
-    every `period` updates, first at update 1:
+    Every `period` updates, first at update 1:
         left_root := (left + epsilon * I)^(-1/4)
         right_root := (right + epsilon * I)^(-1/4)
     m := momentum * m + left_root @ grad @ right_root

@@ -18,8 +18,9 @@ class SOAP(Definition):
     right := shampoo_beta * right + (1 - shampoo_beta) * grad^T @ grad
 
     The first update changes only left, right and the bases, which are their eigenvectors then. At updates 2 + period,
-    2 + 2 * period, ... a step of the power method renews them before all else: q := the first factor of qr(left @ q).
-    Columns of left @ q, and rows of v, are ordered by the sizes of q^T @ left @ q before; r likewise.
+    2 + 2 * period, ... a step of the power method renews them before all else: q becomes the first factor of
+    qr(left @ q). Before that, columns of left @ q and rows of v are ordered by the sizes of q^T @ left @ q. The same is
+    done with r.
 
     A side of more than max_size has no basis. Variables of rank 0 and 1 have none, so they take Adam's step. No stock
     API has it. Defaults are those of the authors' code.

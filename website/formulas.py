@@ -59,12 +59,12 @@ def _markup(node):
     if isinstance(node, ast.Name):
         return _name(node.id)
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-        return "<mn>{}</mn>".format(node.value)
+        return _number(node.value)
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Div):
             return "<mfrac>{}{}</mfrac>".format(_row(node.left), _row(node.right))
         if isinstance(node.op, ast.Pow):
-            return "<msup>{}{}</msup>".format(_inside(node.left, 4, False), _row(node.right))
+            return "<msup>{}{}</msup>".format(_inside(node.left, 4, False), _exponent(node.right))
         strength = STRENGTH.get(type(node.op))
         if strength:
             is_matrix = isinstance(node.op, ast.MatMult)  # mathematicians write no sign between matrices
@@ -89,6 +89,21 @@ def _markup(node):
             return "<mo>|</mo>{}<mo>|</mo>".format(inside)
         return _name(node.func.id, function=True) + BRACKETS.format(inside)
     raise SyntaxError(ast.dump(node))
+
+
+def _number(value):
+    digits, e, exponent = str(value).partition("e-")
+    if not e:
+        return "<mn>{}</mn>".format(digits)
+    power = "<msup><mn>10</mn><mrow><mo>−</mo><mn>{}</mn></mrow></msup>".format(int(exponent))
+    return power if digits == "1" else "<mn>{}</mn><mo>⋅</mo>{}".format(digits, power)
+
+
+def _exponent(node):
+    """Returns an exponent as a row, with a fraction on one line, since it is small there."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return "<mrow>{}<mo>/</mo>{}</mrow>".format(_inside(node.left, 2, False), _inside(node.right, 4, True))
+    return _row(node)
 
 
 def _row(node):
