@@ -13,7 +13,7 @@ class Muon(Definition):
 
     m := momentum * m + grad
     x = grad + momentum * m
-    x := x / (norm(x) + 1e-7), transposed if it has more rows than columns
+    x := x / (norm(x) + 1e-7), transposed until the last line if it has more rows than columns
     ns_steps times:  x := ns_a * x + (ns_b * x @ x^T + ns_c * (x @ x^T)^2) @ x
     var := var - learning_rate * (rms_rate * sqrt(max(rows, columns)) * x + weight_decay * var)
 
