@@ -303,9 +303,10 @@ def main(wanted):
     """Trains, prints the table, and keeps the results. Returns the exit code."""
     found = pythons()
     todo = [cell for cell in CELLS if cell.python in found and (not wanted or cell.python in wanted)]
-    tell_absent([cell for cell in CELLS if cell.python not in found and (not wanted or cell.python in wanted)])
+    absent = [cell for cell in CELLS if cell.python not in found and (not wanted or cell.python in wanted)]
     if not todo:
-        screen.say("No: nothing was trained, because none of these Pythons is on this machine.")
+        screen.say("No: nothing was trained, because this machine has no Python {}. Install one (pyenv install 3.7, "
+                   "for example), and run this again.".format(versions(absent)))
         return 1
     DEMO.mkdir(exist_ok=True)
     (DEMO / ".gitignore").write_text("*\n")
@@ -315,7 +316,8 @@ def main(wanted):
         raise Hopeless(full_disk(free))
     screen.say("Trains on Python {}.".format(versions(todo)))
     if new:
-        screen.say("Installs environments for {}, about 1 GB each, in {}.".format(versions(new), DEMO))
+        screen.say("Installs environments for {} in {}: about 1 GB and a minute each.".format(versions(new), DEMO))
+    tell_absent(absent)
     threading.Thread(target=screen.tick, daemon=True).start()
 
     folder = DEMO / "new"  # what stands from the last run is replaced at the end
@@ -371,9 +373,9 @@ def report(tools, folder, failed):
 
 def tell_absent(absent):
     if absent:
-        screen.say("No such Python here; get it (pyenv install 3.7, for example) and run this again:")
+        screen.say("To train on more, install other Pythons (pyenv install 3.7, for example), and run this again:")
     for cell in sorted(absent, key=age):
-        screen.say("    Python {:5} {}: {}".format(cell.python, contents(cell), cell.holds))
+        screen.say("    Python {:5} {}".format(cell.python, contents(cell)))
 
 
 def versions(some):
@@ -417,8 +419,8 @@ def command(wanted):
         return 1
     except KeyboardInterrupt:
         screen.end()
-        print("\nStopped. What was installed and the results of the last run are kept. What was half installed is made "
-              "anew next time.", file=sys.stderr)
+        print("\nStopped. What was installed and the results of the last run are kept. An installation that was not "
+              "finished starts again next time.", file=sys.stderr)
         return 130
     finally:
         stop_children()

@@ -11,13 +11,14 @@ class Adafactor(Definition):
 
     beta = 1 - t^beta_2_decay;  square = grad^2 + epsilon_1
     Variables of rank 2 or more are factored over their last two dimensions, each matrix separately:
-    rows := beta * rows + (1 - beta) * mean(square over columns)
-    columns := beta * columns + (1 - beta) * mean(square over rows)
+    rows := beta * rows + (1 - beta) * row_means(square)
+    columns := beta * columns + (1 - beta) * column_means(square)
     v = rows / mean(rows) * columns
     All other variables: v := beta * v + (1 - beta) * square
     direction = grad / sqrt(v);  direction := direction / max(1, rms(direction) / clip_threshold)
     rate = min(learning_rate, 1 / sqrt(t)) with relative_step, else learning_rate
-    var := var - max(epsilon_2, rms(var)) * rate * direction; without scale_parameter var - rate * direction
+    var := var - max(epsilon_2, rms(var)) * rate * direction
+    Without scale_parameter: var := var - rate * direction
     With epsilon_floor: square = grad^2;  v = max(rows / max(mean(rows), epsilon_1) * columns, epsilon_1^2)
 
     Defaults are those of Keras 3; the paper's rate is 0.01.

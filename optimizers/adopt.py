@@ -10,7 +10,7 @@ class ADOPT(Definition):
     The first update changes no variable:  v := grad^2
     All others, with the v of the update before:
     direction = grad / max(sqrt(v), epsilon)
-    direction := min(max(direction, -bound), bound), where bound = (t - 1)^0.25
+    bound = (t - 1)^0.25;  direction := min(max(direction, -bound), bound)
     m := beta_1 * m + (1 - beta_1) * direction
     v := beta_2 * v + (1 - beta_2) * grad^2
     var := var - learning_rate * (m + weight_decay * var)

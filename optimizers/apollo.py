@@ -8,20 +8,26 @@ from everstep.optimizers.contract.merged import as_before, as_matrix, low_shape,
 class APOLLO(Definition):
     """APOLLO (Zhu et al. 2024, https://arxiv.org/abs/2412.05270, algorithm 1, as in the authors' code).
 
-    Variables of rank 2 or more are matrices: all axes but the last are rows. Those with both sides above `rank`:
-    every `period` updates, first at update 1: projection := normal numbers / sqrt(rank)
-    low = grad projection^T if rows >= columns, else projection grad
+    A variable of rank 2 or more is a matrix: all axes but the last are rows. If both sides are longer than `rank`, and
+    there are at least as many rows as columns:
+    projection := normal(rank, columns) / sqrt(rank), every `period` updates, first at update 1
+    low = grad @ projection^T
     m := beta_1 * m + (1 - beta_1) * low
     v := beta_2 * v + (1 - beta_2) * low^2
-    step = m / (sqrt(v) + epsilon);  factor = norm(step) / (norm(low) + 1e-8), for each channel
+    step = m / (sqrt(v) + epsilon)
+    factor = norm(step) / (norm(low) + 1e-8), for each channel
     scaled = factor * grad
     limiter = max(growth, norm(scaled) / (norm + 1e-8)) / growth, 1 at the first update
     norm := norm(scaled) / limiter
     rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
-    var := var - rate * sqrt(scale) * scaled / limiter;  var := var - learning_rate * weight_decay * var
+    var := var - rate * sqrt(scale) * scaled / limiter
+    var := var - learning_rate * weight_decay * var
 
-    A channel is an index of the longer side. With tensor_wise the whole matrix is one. All other variables take AdamW's
-    step. No stock API has it. Defaults are those of the authors' examples.
+    normal(rank, columns) is a matrix of normal random numbers. If the matrix has more columns than rows, the projection
+    has a column for each row, and low = projection @ grad. A channel is an index of the longer side; with tensor_wise
+    the whole matrix is one channel.
+
+    All other variables take AdamW's step. No stock API has it. Defaults are those of the authors' examples.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|

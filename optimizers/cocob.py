@@ -7,7 +7,8 @@ from everstep.optimizers.contract import Definition, hyper, option, slot
 class COCOB(Definition):
     """COCOB-Backprop (Orabona & Tommasi 2017, https://arxiv.org/abs/1705.07795, algorithm 2).
 
-    largest := max(largest, |grad|);  absolute_sum := absolute_sum + |grad|;  gradient_sum := gradient_sum + grad
+    largest := max(largest, abs(grad));  absolute_sum := absolute_sum + abs(grad)
+    gradient_sum := gradient_sum + grad
     reward := max(reward - grad * offset, 0)
     new = -gradient_sum / (largest * max(absolute_sum + largest, alpha * largest)) * (reward + largest)
     var := var + learning_rate * (new - offset);  offset := new

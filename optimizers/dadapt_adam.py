@@ -8,7 +8,8 @@ class DAdaptAdam(Definition):
     """D-Adaptation for Adam (Defazio & Mishchenko 2023, https://arxiv.org/abs/2301.07733, algorithm 5).
 
     d, the estimated distance to the solution, is d0 at first.
-    rate = d * learning_rate;  with bias_correction, rate = d * learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
+    rate = d * learning_rate
+    With bias_correction: rate = d * learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
     product = rate * sum(grad * s / (sqrt(v) + epsilon)), over all variables, with the v before this update
     numerator := sqrt(beta_2) * numerator + (1 - sqrt(beta_2)) * product
     m := beta_1 * m + (1 - beta_1) * rate * grad

@@ -8,18 +8,23 @@ from everstep.optimizers.contract.merged import as_before, as_matrix, low_shape,
 class GaLoreAdamW(Definition):
     """GaLore with AdamW (Zhao et al. 2024, https://arxiv.org/abs/2403.03507, algorithm 2, as in the authors' code).
 
-    Variables of rank 2 or more are matrices: all axes but the last are rows. Those with both sides above `rank`:
-    every `period` updates, first at update 1: u s v^T = svd(grad)
-        rows >= columns:  projection := the first `rank` rows of v^T;  low = grad projection^T
-        else:             projection := the first `rank` columns of u;  low = projection^T grad
+    A variable of rank 2 or more is a matrix: all axes but the last are rows. If both sides are longer than `rank`, and
+    there are at least as many rows as columns:
+    projection := singular_vectors(grad), every `period` updates, first at update 1
+    low = grad @ projection^T
     m := beta_1 * m + (1 - beta_1) * low
     v := beta_2 * v + (1 - beta_2) * low^2
-    step = m / (sqrt(v) + epsilon), times sqrt(1 - beta_2^t) / (1 - beta_1^t)
-    step = scale * step projection, or scale * projection step
-    var := var - learning_rate * step;  var := var - learning_rate * weight_decay * var
+    rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
+    step = m / (sqrt(v) + epsilon)
+    var := var - rate * scale * step @ projection
+    var := var - learning_rate * weight_decay * var
 
-    m and v have the shape of low: `rank` in place of the shorter side. All other variables take AdamW's step, without
-    scale. No stock API has it. rank, period and scale are those of the authors' examples.
+    The rows of the projection are the first `rank` right singular vectors of the gradient. If the matrix has more
+    columns than rows, the projection has the left singular vectors as columns, low = projection^T @ grad, and
+    projection @ step replaces step @ projection. m and v have the shape of low: `rank` in place of the shorter side.
+
+    All other variables take AdamW's step, without scale. No stock API has it. rank, period and scale are those of the
+    authors' examples.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|

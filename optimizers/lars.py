@@ -12,7 +12,8 @@ class LARS(Definition):
     1 if either norm is 0
     step = learning_rate * ratio * (grad + weight_decay * var)
     velocity := momentum * velocity + step
-    var := var - velocity; with nesterov var - step - momentum * velocity
+    var := var - velocity
+    With nesterov: var := var - step - momentum * velocity
 
     Defaults are those of `tf.contrib.opt`, which has no default for the rate. For a sparse gradient, `tf.contrib.opt`
     does plain momentum; here it is treated as the dense gradient with zeros elsewhere.

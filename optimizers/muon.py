@@ -12,8 +12,9 @@ class Muon(Definition):
     For matrices (variables of rank 2) that are not excluded:
 
     m := momentum * m + grad
-    x = grad + momentum * m, divided by its norm + 1e-7; transposed if it has more rows than columns
-    ns_steps times:  x := ns_a * x + (ns_b * x x^T + ns_c * (x x^T)^2) x
+    x = grad + momentum * m
+    x := x / (norm(x) + 1e-7), transposed until the last line if it has more rows than columns
+    ns_steps times:  x := ns_a * x + (ns_b * x @ x^T + ns_c * (x @ x^T)^2) @ x
     var := var - learning_rate * (rms_rate * sqrt(max(rows, columns)) * x + weight_decay * var)
 
     The scale with rms_rate is that of Liu et al. 2025, https://arxiv.org/abs/2502.16982, equation 4: updates are as

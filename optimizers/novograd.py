@@ -7,7 +7,8 @@ from everstep.optimizers.contract import Definition, hyper, option, slot
 class NovoGrad(Definition):
     """NovoGrad (Ginsburg et al. 2019, https://arxiv.org/abs/1905.11286, algorithm 1).
 
-    v := beta_2 * v + (1 - beta_2) * sum(grad^2), one number per variable; in the first update sum(grad^2)
+    v := beta_2 * v + (1 - beta_2) * sum(grad^2), one number per variable
+    In the first update: v := sum(grad^2)
     step = grad / (sqrt(v) + epsilon) + weight_decay * var; with grad_averaging multiplied by 1 - beta_1 after the first
     m := beta_1 * m - learning_rate * step
     var := var + m

@@ -8,7 +8,8 @@ class Prodigy(Definition):
     """Prodigy (Mishchenko & Defazio 2023, https://arxiv.org/abs/2306.06101, algorithm 4, as in the authors' code).
 
     start is the first value of the variable; d, the estimated distance to the solution, is d0 at first.
-    rate = d * learning_rate;  with bias_correction, rate = d * learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
+    rate = d * learning_rate
+    With bias_correction: rate = d * learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
     numerator := beta_3 * numerator + d / d0 * rate * sum(grad * (start - var)), over all variables
     s := beta_3 * s + d / d0 * rate * grad;  with safeguard_warmup, d in place of rate
     m := beta_1 * m + (1 - beta_1) * d * grad

@@ -10,9 +10,10 @@ class RMSprop(Definition):
     https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf, https://arxiv.org/abs/1308.0850
 
     mean_square := rho * mean_square + (1 - rho) * grad^2
-    variance = mean_square; with centered, mean_grad := rho * mean_grad + (1 - rho) * grad and
-    variance = mean_square - mean_grad^2
-    step = learning_rate * grad / (sqrt(variance) + epsilon); with epsilon_in_root / sqrt(variance + epsilon)
+    variance = mean_square
+    With centered: mean_grad := rho * mean_grad + (1 - rho) * grad;  variance = mean_square - mean_grad^2
+    step = learning_rate * grad / (sqrt(variance) + epsilon)
+    With epsilon_in_root: step = learning_rate * grad / sqrt(variance + epsilon)
     velocity := momentum * velocity + step;  var := var - velocity
 
     | stock                       | options                                                                     |

@@ -12,12 +12,14 @@ class SGD(Definition):
     Nesterov momentum: Sutskever et al. 2013, https://proceedings.mlr.press/v28/sutskever13.html, equations 3 and 4
 
     a := momentum * a - learning_rate * grad
-    var := var + a; with nesterov var + momentum * a - learning_rate * grad
+    var := var + a
+    With nesterov: var := var + momentum * a - learning_rate * grad
     Without momentum: var := var - learning_rate * grad
 
     With rate_in_velocity=False; the two differ once the rate changes:
     a := momentum * a + grad
-    var := var - learning_rate * a; with nesterov var - learning_rate * (grad + momentum * a)
+    var := var - learning_rate * a
+    With nesterov: var := var - learning_rate * (grad + momentum * a)
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|

@@ -9,17 +9,17 @@ class Shampoo(Definition):
     """Shampoo (Gupta et al. 2018, https://arxiv.org/abs/1802.09568, algorithm 1).
 
     Variables of rank 2 or more are matrices: all axes but the last are rows.
-    left := left + grad grad^T
-    right := right + grad^T grad
-    every `period` updates, first at update 1:
-        left_root := (left + epsilon I)^(-1/4)
-        right_root := (right + epsilon I)^(-1/4)
-    m := momentum * m + left_root grad right_root
+    left := left + grad @ grad^T
+    right := right + grad^T @ grad
+    Every `period` updates, first at update 1:
+        left_root := (left + epsilon * I)^(-1/4)
+        right_root := (right + epsilon * I)^(-1/4)
+    m := momentum * m + left_root @ grad @ right_root
     var := var - learning_rate * (m + weight_decay * var)
 
     A side of more than max_size keeps only the diagonal of its matrix, as in section 4 of the paper. Variables of rank
     0 and 1 keep the sum of squares, v, and take grad / sqrt(v + epsilon) in place of the product, as in Adagrad. With
-    beta below 1, left := beta * left + (1 - beta) * grad grad^T, and so on. No stock API has it.
+    beta below 1, left := beta * left + (1 - beta) * grad @ grad^T, and so on. No stock API has it.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|

@@ -10,15 +10,17 @@ class SOAP(Definition):
 
     Variables of rank 2 or more are matrices: all axes but the last are rows. q and r are left_basis and right_basis.
     m := beta_1 * m + (1 - beta_1) * grad
-    v := beta_2 * v + (1 - beta_2) * (q^T grad r)^2
-    step = q ((q^T m r) / (sqrt(v) + epsilon)) r^T, times sqrt(1 - beta_2^(t - 1)) / (1 - beta_1^(t - 1))
-    var := var - learning_rate * step;  var := var - learning_rate * weight_decay * var
-    left := shampoo_beta * left + (1 - shampoo_beta) * grad grad^T
-    right := shampoo_beta * right + (1 - shampoo_beta) * grad^T grad
+    v := beta_2 * v + (1 - beta_2) * (q^T @ grad @ r)^2
+    rate = learning_rate * sqrt(1 - beta_2^(t - 1)) / (1 - beta_1^(t - 1))
+    var := var - rate * q @ ((q^T @ m @ r) / (sqrt(v) + epsilon)) @ r^T
+    var := var - learning_rate * weight_decay * var
+    left := shampoo_beta * left + (1 - shampoo_beta) * grad @ grad^T
+    right := shampoo_beta * right + (1 - shampoo_beta) * grad^T @ grad
 
     The first update changes only left, right and the bases, which are their eigenvectors then. At updates 2 + period,
-    2 + 2 * period, ... a step of the power method renews them before all else: q := the first factor of qr(left q).
-    Columns of left q, and rows of v, are ordered by the sizes of q^T left q before; r likewise.
+    2 + 2 * period, ... a step of the power method renews them before all else: q becomes the first factor of
+    qr(left @ q). Before that, columns of left @ q and rows of v are ordered by the sizes of q^T @ left @ q. The same is
+    done with r.
 
     A side of more than max_size has no basis. Variables of rank 0 and 1 have none, so they take Adam's step. No stock
     API has it. Defaults are those of the authors' code.

@@ -10,8 +10,9 @@ class Yogi(Definition):
     https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization
 
     m := beta_1 * m + (1 - beta_1) * grad
-    v := v + (1 - beta_2) * sign(grad^2 - v) * grad^2; with activation "tanh", tanh(10 * (grad^2 - v)) replaces the sign
-    rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) / (sqrt(v) + epsilon)
+    v := v + (1 - beta_2) * sign(grad^2 - v) * grad^2
+    With activation "tanh": v := v + (1 - beta_2) * tanh(10 * (grad^2 - v)) * grad^2
+    rate = learning_rate * sqrt(1 - beta_2^t) / ((1 - beta_1^t) * (sqrt(v) + epsilon))
     moved = var - rate * m
     var := (moved - clip(moved, -rate * l1, rate * l1)) / (1 + rate * l2)
 

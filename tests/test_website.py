@@ -52,6 +52,9 @@ def test_formulas(website):
     assert formula("With p: v = a - (b - c)").startswith("With p: <math") and formula("a - (b - c)") is None
     assert "(</mo><mi>b</mi><mo>\u2212</mo><mi>c</mi>" in formula("v = a - (b - c)")
     assert "(" not in formula("v = (a - b) - c")
+    assert "<mi>m</mi><mspace width='.35em'/><mrow><msup><mi>q</mi>" in formula("v := m @ q^T")
+    assert "<mrow><mo>\u2212</mo><mn>8</mn></mrow>" in formula("v = v + 1e-8")
+    assert formula("v = v^(-1/4)").endswith("<mn>1</mn></mrow><mo>/</mo><mn>4</mn></mrow></msup></mrow></math>")
     for text in ("No stock API has it.", "x = import y", "v = f(*a)"):
         assert formula(text) is None, text
 

@@ -13,7 +13,7 @@ LISTS = ("Args", "Raises", "Attributes", "Class attributes")
 # What a reader would type: `v_hat := max(v_hat, v)`, `sparse="rows"`, `beta_1`, `tf.train`.
 OPERAND = r"(?:\w+(?:\.\d+)?(?:\([^()]*\))?|\([^()]*\))"
 TYPED = re.compile(
-    r"(\b\w+ := -?" + OPERAND + r"(?: ?[-+*/^] ?" + OPERAND + r')*|\b[a-z_]\w*=(?:"[^"]*"|[\w.+-]*\w(?:\*\*\d+)?)'
+    r"(\b\w+ := -?" + OPERAND + r"(?: ?[-+*/^@] ?" + OPERAND + r')*|\b[a-z_]\w*=(?:"[^"]*"|[\w.+-]*\w(?:\*\*\d+)?)'
     r"|\b(?:tf|torch|keras|everstep|numpy)\.\w+(?:\.\w+)*(?:\(\))?|\b[A-Za-z]\w*_\w*(?:\.\w+)*(?:\(\))?"
     r'|\b\w+\*\*\d+|(?<!\w)"(?:exact|rows|catch_up|variable_rows)")')
 ITEM = re.compile(r"([\w*., `-]+): ")

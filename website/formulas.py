@@ -7,7 +7,7 @@ GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "epsilon": "ε", "lambda": 
          "eta": "η", "xi": "ξ", "phi": "φ"}
 OPERATORS = {ast.Add: "+", ast.Sub: "−", ast.Mult: "⋅", ast.Mod: "mod", ast.Gt: ">", ast.Lt: "<", ast.GtE: "≥",
              ast.LtE: "≤", ast.Eq: "="}
-STRENGTH = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Mod: 2, ast.Div: 3, ast.USub: 2, ast.Pow: 4}
+STRENGTH = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.MatMult: 2, ast.Mod: 2, ast.Div: 3, ast.USub: 2, ast.Pow: 4}
 BRACKETS = "<mo stretchy='false'>(</mo>{}<mo stretchy='false'>)</mo>"
 PRIMED = re.compile(r"(\w)'")
 
@@ -59,16 +59,17 @@ def _markup(node):
     if isinstance(node, ast.Name):
         return _name(node.id)
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-        return "<mn>{}</mn>".format(node.value)
+        return _number(node.value)
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Div):
             return "<mfrac>{}{}</mfrac>".format(_row(node.left), _row(node.right))
         if isinstance(node.op, ast.Pow):
-            return "<msup>{}{}</msup>".format(_inside(node.left, 4, False), _row(node.right))
+            return "<msup>{}{}</msup>".format(_inside(node.left, 4, False), _exponent(node.right))
         strength = STRENGTH.get(type(node.op))
         if strength:
-            return "{}<mo>{}</mo>{}".format(_inside(node.left, strength, False), OPERATORS[type(node.op)],
-                                            _inside(node.right, strength, True))
+            is_matrix = isinstance(node.op, ast.MatMult)  # mathematicians write no sign between matrices
+            sign = "<mspace width='.35em'/>" if is_matrix else "<mo>{}</mo>".format(OPERATORS[type(node.op)])
+            return _inside(node.left, strength, False) + sign + _inside(node.right, strength, True)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return "<mo>−</mo>" + _inside(node.operand, 2, False)
     if isinstance(node, ast.Tuple):
@@ -88,6 +89,21 @@ def _markup(node):
             return "<mo>|</mo>{}<mo>|</mo>".format(inside)
         return _name(node.func.id, function=True) + BRACKETS.format(inside)
     raise SyntaxError(ast.dump(node))
+
+
+def _number(value):
+    digits, e, exponent = str(value).partition("e-")
+    if not e:
+        return "<mn>{}</mn>".format(digits)
+    power = "<msup><mn>10</mn><mrow><mo>−</mo><mn>{}</mn></mrow></msup>".format(int(exponent))
+    return power if digits == "1" else "<mn>{}</mn><mo>⋅</mo>{}".format(digits, power)
+
+
+def _exponent(node):
+    """Returns an exponent as a row, with a fraction on one line, since it is small there."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return "<mrow>{}<mo>/</mo>{}</mrow>".format(_inside(node.left, 2, False), _inside(node.right, 4, True))
+    return _row(node)
 
 
 def _row(node):

@@ -11,7 +11,7 @@ class Accumulate(Wrapper):
     Ott et al. 2018, https://arxiv.org/abs/1806.00187, train with large batches on few devices in this way.
 
     Every step:           sum := sum + grad
-    Every steps-th step:  inner updates with sum / steps (reduction="mean") or sum (reduction="sum");  sum := 0
+    Every steps-th step, inner updates with sum / steps (reduction="mean") or sum (reduction="sum"), and sum := 0.
 
     t, bias corrections and schedules count updates, so k steps equal one step on the k batches joined. What `inner`
     measures or clips is the reduced sum. A step that does not update costs only the addition.

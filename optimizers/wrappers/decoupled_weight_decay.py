@@ -18,7 +18,8 @@ class DecoupledWeightDecay(ByName, Wrapper):
     Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101, algorithms 1 and 2.
 
     var := var - scale * (weight_decay * var + l1 * sign(var)), then the update of `inner` from that var, where
-    scale = factor * learning_rate / base_rate; with times_rate=False scale = factor
+    scale = factor * learning_rate / base_rate
+    Without times_rate: scale = factor
 
     factor is that of the first rule in `factors` that matches the variable, or `otherwise`.
 

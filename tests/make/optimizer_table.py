@@ -45,9 +45,10 @@ def slot_names(definition_class):
 
 
 def rule(definition_class):
-    """Returns (the paper, the formula) from a class docstring: its first two paragraphs."""
+    """Returns (the paper, the rule) from a class docstring: its first paragraph, and those up to the first formula."""
     paragraphs = inspect.getdoc(definition_class).split("\n\n")
-    return " ".join(paragraphs[0].split()), paragraphs[1]
+    end = next(index for index, text in enumerate(paragraphs) if ":=" in text)
+    return " ".join(paragraphs[0].split()), "\n\n".join(paragraphs[1:end + 1])
 
 
 def page():
