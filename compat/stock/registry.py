@@ -195,8 +195,8 @@ def unknown(name, known):
     wrapper = [each.__name__ for each in Definition.registered() if spelled(each.__name__) == spelled(name)]
     if wrapper:
         return "{} is a wrapper, made of another definition; see `everstep show {}`".format(name, wrapper[0])
-    return "there is no definition called {!r}{}; everstep.names() lists them, `everstep list` too".format(
-        name, "; did you mean {}?".format(" or ".join(close)) if close else ""
+    return "there is no definition called {!r}{} everstep.names() and `everstep list` list them".format(
+        name, "; did you mean {}?".format(" or ".join(close)) if close else "."
     )
 
 
