@@ -23,7 +23,8 @@ class ASGD(Definition):
 
     Advice:
         Set t0 to the number of updates of one epoch: Bottou's svmasgd, which has the same rates, begins to average
-        after the first one (https://leon.bottou.org/projects/sgd). For an average that forgets old values use everstep.moving_average.
+        after the first one (https://leon.bottou.org/projects/sgd). For an average that forgets old values use
+        everstep.moving_average.
 
     Args:
         learning_rate: A float, tensor, callable or schedule. Default 0.01.
