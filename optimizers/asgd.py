@@ -22,8 +22,9 @@ class ASGD(Definition):
     | torch.optim                 | the defaults; its weight_decay is everstep.l2_penalty                       |
 
     Advice:
-        Set t0 to the number of updates of one epoch: Bottou's programs begin to average after the first one
-        (https://leon.bottou.org/projects/sgd). For an average that forgets old values use everstep.moving_average.
+        Set t0 to the number of updates of one epoch: Bottou's svmasgd, which has the same rates, begins to average
+        after the first one (https://leon.bottou.org/projects/sgd). For an average that forgets old values use
+        everstep.moving_average.
 
     Args:
         learning_rate: A float, tensor, callable or schedule. Default 0.01.

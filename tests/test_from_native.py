@@ -500,6 +500,32 @@ def test_follows_functions(way, name):
     assert abs(results[0] - results[1]).max() <= 1e-6
 
 
+@pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.target == "update_step"], ids=ids)
+def test_compiled_stock_nadam_multiplies_its_product_once_for_each_variable(way):
+    """Run eagerly, or with one variable, stock does what the definition does."""
+    def trained(optimizer, count, compiled, steps=3):
+        variables = [tf.Variable([float(number + 1)]) for number in range(count)]
+        optimizer.build(variables)
+
+        def step():
+            optimizer.apply_gradients([(variable * variable, variable) for variable in variables])
+
+        step = tf.function(step) if compiled else step
+        for _ in range(steps):
+            step()
+        return np.concatenate([variable.numpy() for variable in variables])
+
+    product = {}
+    for count in (1, 3):
+        eager, compiled = (way.stock.Nadam(0.1) for _ in range(2))
+        weights = trained(eager, count, False), trained(compiled, count, True)
+        product[count] = eager._u_product.numpy(), compiled._u_product.numpy()
+        own = [trained(migrate(way.stock.Nadam(0.1)).bind(way.module), count, each) for each in (False, True)]
+        assert max(oracle.distance(each, weights[0]) for each in own) <= BOUND
+        assert (oracle.distance(weights[1], weights[0]) <= BOUND) == (count == 1)
+    assert product[1][0] == product[1][1] == product[3][0] > 10 * product[3][1]
+
+
 def test_a_rate_that_is_a_function_on_keras_3():
     way = FIRST_WAYS.get("keras3")
     if way is not None:
