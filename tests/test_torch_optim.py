@@ -570,6 +570,15 @@ def test_totals_span_groups():
             (two[place], before[place], 1), (one[place], before[place], factor))], rtol=1e-5, atol=1e-6)
 
 
+def test_a_gradient_that_is_a_parameter_of_another_group():
+    """Each group steps by the gradients as they were before the step."""
+    one, two = [torch.nn.Parameter(torch.full((3,), number)) for number in (1.0, 2.0)]
+    optimizer = SGD(0.5).bind(optim, params=[{"params": [one], "lr": 1.0}, {"params": [two]}])
+    one.grad, two.grad = two.detach(), one.detach()
+    optimizer.step()
+    assert one.tolist() == [-1.0] * 3 and two.tolist() == [1.5] * 3
+
+
 def test_a_hyper_that_decides_for_all_has_one_value():
     definition = everstep.optimizers.Prodigy()
     groups = by_groups(parameters(), dict(lr=1.0), dict(lr=0.5))
