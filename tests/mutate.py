@@ -64,8 +64,8 @@ TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_on_lists.py tes
          "test_torch_optim.py test_torch_calls.py test_torch_gradients.py")
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
 NOISE = "test_wrappers_gradient.py test_periods.py"
-FILES = ("test_files_written.py test_state_of_tensorflow.py test_files_cli.py test_files_hostile.py test_stock_files.py "
-         "test_files_foreign.py")
+FILES = ("test_files_written.py test_state_of_tensorflow.py test_files_cli.py test_files_hostile.py "
+         "test_stock_files.py test_files_foreign.py")
 WORLDS = "test_testing.py test_verbs.py test_gradients_by_hand.py"
 STOCK = "test_from_native.py test_stock_table.py test_patched.py test_stock_files.py"
 
