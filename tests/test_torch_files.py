@@ -161,6 +161,18 @@ def test_the_command_line(tmp_path, capsys):
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed here")
+@pytest.mark.parametrize("name", ["PK.pt", "aPKb.bin", "data.pkl.pt", "n" * 200])
+def test_names_of_files(name, tmp_path):
+    """torch names the folder in a file after the file; PK also begins each entry of a zip."""
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(2))], lr=0.5)
+    optimizer.step()
+    optimizer.param_groups[0]["params"][0].sum().backward()
+    optimizer.step()
+    torch.save(optimizer.state_dict(), str(tmp_path / name))
+    assert everstep.read_checkpoint(str(tmp_path / name), everstep.optimizers.Adam(0.5)).updates == 1
+
+
+@pytest.mark.skipif(torch is None, reason="torch is not installed here")
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_what_torch_writes_today(protocol, tmp_path):
     path = str(tmp_path / "run.pt")

@@ -62,7 +62,8 @@ def is_it(path, start, end):
     if start[:4] != b"PK\x03\x04":
         return False
     with io.open(path, "rb") as file:  # torch writes it first, and a damaged file may have no directory
-        return file.read(512)[30:].partition(b"PK")[0].partition(b"data.pkl")[1] != b""
+        header = file.read(30)  # https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, 4.3.7
+        return len(header) == 30 and file.read(*struct.unpack("<H", header[26:28])).endswith(b"data.pkl")
 
 
 def read(path, max_bytes=None):
