@@ -10,7 +10,7 @@ import numpy as np
 from everstep.compat.checkpoints.saver_names import has_weights_alone, ops_beside, slots_of
 from everstep.compat.stock.from_native import BESIDE, from_native
 from everstep.compat.stock.lookup import entries_of, short
-from everstep.compat.stock.of_torch import of_groups
+from everstep.compat.stock.of_torch import FLAG, of_groups
 from everstep.compat.stock.registry import definition_classes, entries_spelled
 from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.errors import EverstepError, FileError, StateError
@@ -61,6 +61,9 @@ def _of_torch(claim, optimizer):
     if name is None:
         raise StateError("{} is of no optimizer that torch.optim has: give definition=, such as everstep.optimizers."
                          "Adam(...)".format(claim.path))
+    if optimizer is None and name == "Adam" and any(each.get("weight_decay") and FLAG not in each for each in groups):
+        raise StateError('{} has a weight_decay, and is of an older PyTorch, which writes the same for Adam and AdamW: '
+                         'give optimizer= (--optimizer), "Adam" or "AdamW", or definition='.format(claim.path))
     try:
         return of_groups(name, [dict(group, **arguments) for group in groups])
     except EverstepError as error:
