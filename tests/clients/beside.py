@@ -8,6 +8,20 @@ from compare import apart, shown
 Trained = namedtuple("Trained", "losses weights moved resumed")
 
 
+class InCheckpoint(object):
+    """A run that is saved by `tf.train.Checkpoint`."""
+
+    def checkpoint(self):
+        """Returns a Checkpoint of all that the run trains."""
+        raise AssertionError("each run says what its checkpoint has")
+
+    def save(self, folder):
+        self.checkpoint().write(str(folder / "half"))
+
+    def load(self, folder):
+        self.checkpoint().read(str(folder / "half"))
+
+
 def trained(make, optimizer, folder, half):
     """Trains, saves, trains on, and resumes a second run from the file.
 

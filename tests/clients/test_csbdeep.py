@@ -5,7 +5,7 @@ import csbdeep
 import numpy as np
 import pytest
 import tensorflow as tf
-from beside import same_numbers
+from beside import InCheckpoint, same_numbers
 from csbdeep.models import CARE, Config
 
 import everstep
@@ -20,7 +20,7 @@ STOCK = {
 }
 
 
-class Run(object):
+class Run(InCheckpoint):
     """Takes the noise out of images."""
 
     def __init__(self, optimizer, folder):
@@ -46,15 +46,9 @@ class Run(object):
     def weights(self):
         return self.care.keras_model.get_weights()
 
-    def _checkpoint(self):
+    def checkpoint(self):
+        """CSBDeep itself keeps only the best weights, not the optimizer."""
         return tf.train.Checkpoint(model=self.care.keras_model, optimizer=self.care.keras_model.optimizer)
-
-    def save(self, folder):
-        """CSBDeep keeps the best weights alone, not the optimizer."""
-        self._checkpoint().write(str(folder / "half"))
-
-    def load(self, folder):
-        self._checkpoint().read(str(folder / "half"))
 
 
 @pytest.mark.parametrize("name", sorted(STOCK))

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
-from beside import same_numbers
+from beside import InCheckpoint, same_numbers
 
 import everstep
 
@@ -22,7 +22,7 @@ STOCK = {
 }
 
 
-class Run(object):
+class Run(InCheckpoint):
     """A differential equation, some values of its solution, and a factor in it that is trained with the network."""
 
     def __init__(self, optimizer):
@@ -52,14 +52,8 @@ class Run(object):
     def weights(self):
         return self.model.net.get_weights() + [self.factor.numpy()]
 
-    def _checkpoint(self):
+    def checkpoint(self):
         return tf.train.Checkpoint(net=self.model.net, factor=self.factor, optimizer=self.optimizer)
-
-    def save(self, folder):
-        self._checkpoint().write(str(folder / "half"))
-
-    def load(self, folder):
-        self._checkpoint().read(str(folder / "half"))
 
 
 @pytest.mark.parametrize("name", sorted(STOCK))

@@ -5,7 +5,7 @@ import keras_cv
 import numpy as np
 import pytest
 import tensorflow as tf
-from beside import same_numbers
+from beside import InCheckpoint, same_numbers
 from keras_cv.src.training import ContrastiveTrainer  # keras_cv.training in its docs
 
 import everstep
@@ -27,7 +27,7 @@ def ours(name):
     return everstep.from_native(stock).bind(tf.keras, global_clipnorm=stock.global_clipnorm)
 
 
-class Classifier(object):
+class Classifier(InCheckpoint):
     """A small residual network.
 
     Its biases before a batch normalization have gradients that are rounding alone, which Adam would make large.
@@ -48,14 +48,8 @@ class Classifier(object):
     def weights(self):
         return [each.numpy() for each in self.model.trainable_variables]
 
-    def _checkpoint(self):
+    def checkpoint(self):
         return tf.train.Checkpoint(model=self.model, optimizer=self.model.optimizer)
-
-    def save(self, folder):
-        self._checkpoint().write(str(folder / "half"))
-
-    def load(self, folder):
-        self._checkpoint().read(str(folder / "half"))
 
 
 class Contrastive(Classifier):
@@ -79,7 +73,7 @@ class Contrastive(Classifier):
         data = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(4)
         return self.model.fit(data, epochs=epochs, verbose=0).history["loss"]
 
-    def _checkpoint(self):
+    def checkpoint(self):
         return tf.train.Checkpoint(
             model=self.model, optimizer=self.model.optimizer, probe=self.model.probe_optimizer)
 

@@ -24,13 +24,15 @@ class Run(object):
 
     def __init__(self, optimizer):
         tf.keras.utils.set_random_seed(1)
-        base = tf.keras.Sequential([
+        self.base = tf.keras.Sequential([
             tf.keras.layers.Dense(8, "relu", input_shape=(4,)), tf.keras.layers.Dense(1, "sigmoid")])
+        self._compile(optimizer)
+        assert self.base.optimizer is self.model.optimizer
+
+    def _compile(self, optimizer):
         self.model = nsl.keras.AdversarialRegularization(
-            base, adv_config=nsl.configs.make_adv_reg_config(multiplier=0.2, adv_step_size=0.1))
-        self.base = base
+            self.base, adv_config=nsl.configs.make_adv_reg_config(multiplier=0.2, adv_step_size=0.1))
         self.model.compile(optimizer=optimizer, loss="binary_crossentropy")
-        assert base.optimizer is self.model.optimizer
 
     def train(self, epochs=HALF):
         x = np.random.RandomState(0).normal(size=(8 * BATCHES, 4)).astype("float32")
@@ -49,9 +51,7 @@ class Run(object):
         self.base = tf.keras.models.load_model(str(folder / "base.h5"), everstep.custom_objects(module))
         optimizer, kind = self.base.optimizer, type(self.model.optimizer)
         assert type(optimizer) is kind
-        self.model = nsl.keras.AdversarialRegularization(
-            self.base, adv_config=nsl.configs.make_adv_reg_config(multiplier=0.2, adv_step_size=0.1))
-        self.model.compile(optimizer=optimizer, loss="binary_crossentropy")
+        self._compile(optimizer)
 
 
 @pytest.mark.parametrize("name", sorted(STOCK))
