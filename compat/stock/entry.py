@@ -16,7 +16,6 @@ HOMES = dict(
 )
 
 
-
 def own_count(name):
     """Returns what is wrong with updates= of the optimizer `name`."""
     return "{} counts its updates itself; leave out updates=, which is for a stock optimizer that does not".format(name)

@@ -101,9 +101,9 @@ def in_stock_order(bound, own, weights, stock_orders=()):
         stock_orders: as of `Bound.stored_slots`.
     """
     shapes, variables = [tuple(shape) for _, shape in own], bound.adapter.trained()
-    pairs = [(id(variable), name) for variable, name in bound.stored_slots(variables, stock_orders)]
     if len(weights) != len(own) or [np.shape(weight) for weight in weights] == shapes:
         return weights
+    pairs = [(id(variable), name) for variable, name in bound.stored_slots(variables, stock_orders)]
     first = len(bound.adapter.own_variables())
     older = [(id(variable), name) for variable in variables for name in bound.slot_names(variable)]
     moved = list(weights)
