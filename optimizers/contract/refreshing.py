@@ -20,7 +20,8 @@ def refresh(every, after=None):
 
     The method is `(self, ops, grad, var, slots, hyper) -> {name: new slot}`. Each new slot has the shape and dtype of
     the old one. `update` sees the new slots; it need not return them. In between nothing of the method is computed.
-    Several methods may have periods of their own; they run in the order of the class body, and see each other's slots.
+    Several methods may have different periods. They run in the order of the class body; each sees the slots of those
+    before it.
     They get whole variables, so the definition takes only `sparse="exact"`.
 
     A wrapper around such a rule calls `super().update` or `ops.update_of(self.inner, ...)`, not `self.inner.update`.
