@@ -108,7 +108,7 @@ def _of_schedule(owner, schedule, session):
     if not schedule._natives() or _graph_of(counter) is None:
         return schedule(count)
     tf = imported_tensorflow()
-    with tf.Graph().as_default(), tf.Session().as_default():  # in a graph of its own: the user's may be finalized
+    with tf.Graph().as_default(), tf.Session().as_default():  # the user's graph may be finalized
         return schedule(count)
 
 

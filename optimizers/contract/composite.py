@@ -44,7 +44,7 @@ class Composite(Definition):
     def _with_settings(self, changes):
         settings = {name: changes[name] for name in Definition.keyword_only if name in changes}
         inside = {name: dict(settings) for name in self.children()} if settings else {}
-        for name in sorted(set(changes).difference(self._values)):  # no argument of its own
+        for name in sorted(set(changes).difference(self._values)):  # the wrapper itself has no such argument
             holders = [key for key, child in self.children().items() if key not in changes
                        for _ in range(_holders(child, name))]
             if len(holders) > 1:
