@@ -152,8 +152,8 @@ def test_what_makes_no_sense(command, tmp_path):
     everstep.State(slots={"w": {"m": np.ones(3)}}).save(str(tmp_path / "run.npz"))
     path = str(tmp_path / "out")
     for arguments, words in ((["--without-optimizer"], "nothing left"),
-                             (["--without-optimizer", "--template", "x"], "--template says nothing"),
-                             (["--without-optimizer", "--by-order"], "--by-order says nothing")):
+                             (["--without-optimizer", "--template", "x"], "--template has no effect"),
+                             (["--without-optimizer", "--by-order"], "--by-order has no effect")):
         code, output, complaint = command("convert", str(tmp_path / "run.npz"), path, *arguments)
         assert (code, output) == (2, "") and words in complaint
     for arguments in ([], ["--to", "everstep", "--without-optimizer"]):

@@ -20,7 +20,7 @@ def _turned(matrix):
     return [list(row) for row in zip(*matrix)]
 
 
-BASE = {"learning_rate": 0.3, "rank": 1}
+BASE = {"learning_rate": 1.0, "rank": 1}
 CONFIGURATIONS = [
     {"period": 10, "weight_decay": 0.01},
     {"period": 1, "beta_1": 0.5, "scale": 1.0},
