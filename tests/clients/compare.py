@@ -22,6 +22,12 @@ def apart(own, others):
     return max(np.abs(one - other).max() / max(np.abs(one).max(), 1e-12) for one, other in pairs)
 
 
+def one_thread(tf):
+    """Keeps TensorFlow to one thread: the order of additions is the noise between two runs. For before its first op."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
 def fitted(model, epochs, batch, batches, **others):
     """Trains a model of Keras to tell whether the first two of four numbers are positive together.
 

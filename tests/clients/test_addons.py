@@ -5,15 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_addons as tfa
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 from everstep import errors
 from everstep.optimizers import LAMB, Adam, AdamW, NovoGrad, RAdam
 
 ADDONS = "tensorflow-addons", "{}, TF {}".format(tfa.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 WORDS, LENGTH, BATCH, BATCHES, EPOCHS = 8, 6, 32, 5, 12
 STEPS = BATCHES * EPOCHS
 

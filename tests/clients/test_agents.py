@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_agents
-from compare import apart, shown
+from compare import apart, one_thread, shown
 from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_network
 from tf_agents.specs import tensor_spec
@@ -15,8 +15,7 @@ from tf_agents.utils import common
 import everstep
 
 AGENTS = "tf-agents", "{}, TF {}".format(tf_agents.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 STEPS, BATCH = 40, 16
 STOCK = {
     "tf.keras Adam": lambda: tf.keras.optimizers.Adam(1e-2),

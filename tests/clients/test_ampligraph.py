@@ -7,7 +7,7 @@ import tempfile
 import numpy as np
 import pytest
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 
@@ -20,8 +20,7 @@ from ampligraph.utils import restore_model, save_model  # noqa: E402
 
 os.chdir(WHERE)
 AMPLIGRAPH = "ampligraph", "{}, TF {}".format(ampligraph.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 EPOCHS, BATCH = 6, 20
 STOCK = {"Adam": lambda: tf.keras.optimizers.Adam(0.05), "Adagrad": lambda: tf.keras.optimizers.Adagrad(0.1)}
 

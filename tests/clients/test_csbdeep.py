@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from beside import InCheckpoint, same_numbers
+from compare import one_thread
 from csbdeep.models import CARE, Config
 
 import everstep
 
 CSBDEEP = "csbdeep", "{}, TF {}".format(csbdeep.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 EPOCHS, BATCHES = 3, 4
 STOCK = {
     "Adam": lambda: tf.keras.optimizers.Adam(4e-3),

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 from everstep.optimizers import Adagrad, Adam, DiffGrad, RMSprop
@@ -18,8 +18,7 @@ from deepctr.feature_column import DenseFeat, SparseFeat, VarLenSparseFeat, get_
 from deepctr.models import DIN, DeepFM  # noqa: E402
 
 DEEPCTR = "deepctr", "{}, TF {}".format(deepctr.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 BATCH, BATCHES, EPOCHS, WORDS = 32, 5, 12, 20
 STEPS = BATCHES * EPOCHS
 

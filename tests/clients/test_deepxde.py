@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from beside import InCheckpoint, same_numbers
+from compare import one_thread
 
 import everstep
 
@@ -14,8 +15,7 @@ os.environ["DDE_BACKEND"] = "tensorflow"
 import deepxde  # noqa: E402
 
 DEEPXDE = "deepxde", "{}, TF {}".format(deepxde.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 HALF = 30
 STOCK = {
     "Adam": lambda: tf.keras.optimizers.Adam(1e-2),

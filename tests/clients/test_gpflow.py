@@ -5,14 +5,13 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 from everstep.optimizers import Adam, DiffGrad
 
 GPFLOW = "gpflow", "{}, TF {}".format(gpflow.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 STEPS, MORE = 60, 30
 
 

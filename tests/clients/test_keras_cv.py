@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from beside import InCheckpoint, same_numbers
+from compare import one_thread
 from keras_cv.src.training import ContrastiveTrainer  # keras_cv.training in its docs
 
 import everstep
 
 KERAS_CV = "keras-cv", "{}, TF {}".format(keras_cv.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 HALF, BATCHES = 2, 3
 IMAGES = np.random.RandomState(0).uniform(0, 255, (4 * BATCHES, 16, 16, 3)).astype("float32")
 LABELS = (IMAGES[:, 0, 0, 0] > 128) * 1

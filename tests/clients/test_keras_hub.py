@@ -5,7 +5,7 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 
@@ -17,8 +17,7 @@ SIZES = dict(vocabulary_size=WORDS, num_layers=1, num_heads=2, hidden_dim=16, in
 if HUB[1].endswith("tensorflow"):
     import tensorflow as tf
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    one_thread(tf)
 
 
 def classifier():

@@ -5,14 +5,13 @@ import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 from everstep.optimizers import SGD, Adam, DiffGrad
 
 TUNER = "keras-tuner", "{}, TF {}".format(keras_tuner.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 EPOCHS, TRIALS = 10, 4
 STEPS = 5 * EPOCHS
 X = np.random.RandomState(0).rand(160, 4).astype("float32")

@@ -4,13 +4,12 @@ from __future__ import absolute_import, division, print_function
 import larq
 import numpy as np
 import tensorflow as tf
-from compare import apart, fitted, shown
+from compare import apart, fitted, one_thread, shown
 
 import everstep
 
 LARQ = "larq", "{}, TF {}".format(larq.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 BATCH, BATCHES, EPOCHS = 16, 6, 4
 STEPS = BATCHES * EPOCHS
 

@@ -5,13 +5,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_model_optimization as tfmot
 from beside import same_numbers
-from compare import fitted
+from compare import fitted, one_thread
 
 import everstep
 
 MOT = "tensorflow-model-optimization", "{}, TF {}".format(tfmot.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 sparsity, clustering, quantization = tfmot.sparsity.keras, tfmot.clustering.keras, tfmot.quantization.keras
 BATCH, BATCHES, EPOCHS = 16, 6, 4
 

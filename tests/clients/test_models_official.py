@@ -6,15 +6,14 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, one_thread, shown
 from official.core import base_task, base_trainer, config_definitions
 from official.modeling import optimization
 
 import everstep
 
 MODELS = "tf-models-official", "2.10.1, TF {}".format(tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 STEPS, BATCH = 16, 8
 
 

@@ -5,13 +5,12 @@ import numpy as np
 import opennmt
 import pytest
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 
 OPENNMT = "opennmt-tf", "{}, TF {}".format(opennmt.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 WORDS, LENGTH, BATCH, STEPS = "a b c d e f g h".split(), 6, 8, 8
 DECAY = dict(weight_decay=0.05)  # OpenNMT makes a class with Addons' decay of the one it was given
 SCHEDULE = dict(decay_type="NoamDecay", decay_params=dict(model_dim=8, warmup_steps=4))

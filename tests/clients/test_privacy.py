@@ -4,14 +4,13 @@ from __future__ import absolute_import, division, print_function
 import pytest
 import tensorflow as tf
 import tensorflow_privacy
-from compare import apart, fitted, shown
+from compare import apart, fitted, one_thread, shown
 from tensorflow_privacy.privacy.optimizers import dp_optimizer_keras, dp_optimizer_keras_vectorized
 
 import everstep
 
 PRIVACY = "tensorflow-privacy", "{}, TF {}".format(tensorflow_privacy.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 BATCH, BATCHES, EPOCHS = 8, 8, 4
 STEPS = BATCH * EPOCHS
 STOCK = {

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 from everstep.optimizers import SGD, Adam, DiffGrad
 
 PROBABILITY = "tensorflow-probability", "{}, TF {}".format(tfp.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 STEPS, MORE = 60, 30
 OPTIMIZERS = {
     "Adam": (lambda: tf.optimizers.Adam(0.05), lambda: Adam(0.05).bind(tf.keras)),

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_recommenders as tfrs
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 from everstep.optimizers import Adagrad, Adam
 
 RECOMMENDERS = "tensorflow-recommenders", "{}, TF {}".format(tfrs.__version__.lstrip("v"), tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 USERS, ITEMS, BATCH, BATCHES, EPOCHS = 200, 100, 16, 6, 10
 STEPS = BATCHES * EPOCHS
 

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, one_thread, shown
 
 import everstep
 from everstep.optimizers import SGD, DiffGrad, QHAdam, RMSprop
 
 SONNET = "dm-sonnet", "{}, TF {}".format(snt.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 WORDS, LENGTH, BATCH, STEPS, MORE = 50, 6, 16, 60, 30
 MODULES = {"tf.keras": tf.keras, "tf.compat.v1.train": tf.compat.v1.train}
 OPTIMIZERS = {

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse
 import spektral
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, one_thread, shown
 from spektral.data import Dataset, DisjointLoader, Graph, SingleLoader
 from spektral.models import GCN, GeneralGNN
 from spektral.transforms import GCNFilter
@@ -15,8 +15,7 @@ import everstep
 from everstep.optimizers import Adam, DiffGrad
 
 SPEKTRAL = "spektral", "{}, TF {}".format(spektral.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 STEPS = 60
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from beside import same_numbers
+from compare import one_thread
 
 import everstep
 
 NSL = "neural-structured-learning", "{}, TF {}".format(nsl.__version__, tf.__version__)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 HALF, BATCHES = 3, 4
 STOCK = {
     "Adam": lambda: tf.keras.optimizers.Adam(1e-2),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import transformers
-from compare import apart, shown
+from compare import apart, one_thread, shown
 from transformers import optimization_tf
 
 import everstep
@@ -15,8 +15,7 @@ CONFIG = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_
               max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 RATE, WARMUP, BATCHES, EPOCHS = 2e-3, 10, 5, 12
 STEPS = BATCHES * EPOCHS
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
-tf.config.threading.set_inter_op_parallelism_threads(1)
+one_thread(tf)
 
 
 def own():
