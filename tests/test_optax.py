@@ -474,8 +474,9 @@ def test_wrong_states_are_named():
         everstep.capture(adam, state, PARAMS, updates=3)
     with pytest.raises(VariableError, match="give the transform, its state and the parameters"):
         everstep.capture(adam, state, None)
-    with pytest.raises(VariableError, match="takes the parameters"):
-        everstep.restore(adam, everstep.capture(adam, state, PARAMS), state)
+    for given in (state, None):
+        with pytest.raises(VariableError, match="takes the parameters"):
+            everstep.restore(adam, everstep.capture(adam, state, PARAMS), given)
     with pytest.raises(StateError, match="this optimizer is SGD"):
         everstep.restore(sgd, everstep.capture(adam, state, PARAMS), PARAMS)
     with pytest.raises(StateError, match="cannot be set"):

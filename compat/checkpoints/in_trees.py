@@ -38,7 +38,7 @@ def opened(transform, opt_state, params):
 @contextlib.contextmanager
 def started(transform, params):
     """Yields the `Tree` of the parameters; in the block, the transform's variables have the values of `init`."""
-    if isinstance(params, TransformState):
+    if params is None or isinstance(params, TransformState):
         raise VariableError("restore(transform, state, params) takes the parameters, and returns the optimizer's state")
     pure = transform._bound.adapter
     tree = Tree(pure, params)
