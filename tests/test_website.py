@@ -134,6 +134,24 @@ def test_check_sees_faults(website, tmp_path):
     assert check_site.faults(str(tmp_path / "none")) != []
 
 
+@modern
+@pytest.mark.shared
+def test_check_sees_a_missing_notebook(website, tmp_path):
+    import check_site
+
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "keras3.html").write_text(u'<a href="a/keras3.ipynb">n</a><a href="keras3.ipynb">n</a>')
+    (tmp_path / "docs" / "keras3.ipynb").write_text(u'{"cells": []}')
+    (tmp_path / "docs" / "schedules.html").write_text(u'<a href="keras3.ipynb">n</a>')
+    assert check_site.faults(str(tmp_path)) == [
+        "docs/keras3.html: a/keras3.ipynb leads nowhere", "docs/keras3.html: keras3.ipynb is an empty notebook",
+        "docs/schedules.html: has no link to schedules.ipynb"]
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "README.html").write_text(u"")
+    missing = [each for each in check_site.faults(str(tmp_path)) if each.startswith("examples/README.html")]
+    assert len(missing) == len(check_site.TUTORIALS) == 5
+
+
 DEFINITION = (
     u'<h2>Use</h2><pre>A(\n    x,\n    *, y=2,\n    **z,\n)</pre><pre>compile(A(1).bind(keras))</pre><h2>Arguments</h2>'
     u'<ul class="arguments simple"><li><p><strong><code>x</code></strong>: One.</p></li><li><strong><code>y</code>'
