@@ -46,7 +46,7 @@ def notebook(page, folder=None):
     made += _text(text[end:], page, folder)
     if any("__file__" in cell["source"] for cell in made):
         script = os.path.relpath(os.path.join(blocks.ROOT, page[:-len(".md")] + ".py"), folder or blocks.ROOT)
-        where = "its data are beside it, in the checkout" if folder else "save this notebook in a checkout, for the data"
+        where = "its data are beside it, in the checkout" if folder else "save it in a checkout: it reads data there"
         made.insert(1, _code_cell("__file__ = {!r}  # {}".format(script, where)))
     for number, cell in enumerate(made):
         cell["id"] = "cell-{}".format(number)  # the same each time
