@@ -1,5 +1,6 @@
 """Draws the pictures of docs/speed.md and docs/records/speed_tables.md."""
 import os
+import re
 
 TITLES = {"A": "1 variable of 10M", "B": "100 of 100k", "C": "300 of 1k"}
 TRAINED = ("wrappers", "rules", "accumulate", "eager", "models")  # as people train
@@ -27,10 +28,23 @@ def draw(results, docs, records):
             plt.close("all")
 
 
+def title(target, cell):
+    """Returns what people call the API of a result."""
+    api, _, rest = target.partition(", ")
+    if api == "keras3":
+        return "Keras 3 on {}".format({"jax": "JAX", "torch": "torch"}.get(rest, "TensorFlow"))
+    tensorflow = re.search(r"tf([\d.]+)", cell).group(1)
+    keras = "tf_keras" if cell.endswith("-tfk") else "tf.keras"
+    has_legacy = tuple(map(int, tensorflow.split("."))) >= (2, 11)
+    name = {"tf_train": "tf.train", "update_step": keras, "optimizer_v2": keras + ".optimizers.legacy" * has_legacy,
+            "get_updates": "Keras {}".format(cell.rpartition("-k")[2])}[api]
+    return "{}{}, TF {}".format(name, " with resource variables" if rest else "", tensorflow)
+
+
 def _trained(plt, results):
     """A point for each API, a line for each case: everstep relative to the best stock parts."""
     cases = list(dict.fromkeys((kind, each["case"]) for kind in TRAINED for each in results if each["kind"] == kind))
-    places = sorted({(each["cell"], each["target"]) for each in results})
+    places = sorted({(each["cell"], each["target"]) for each in results}, key=lambda place: title(*place[::-1]).lower())
     figure, axis = plt.subplots(figsize=(11, 0.28 * len(cases) + 2), constrained_layout=True)
     for number, place in enumerate(places):
         points = [
@@ -39,10 +53,11 @@ def _trained(plt, results):
             if (each["cell"], each["target"]) == place
         ]
         form = "ov^sDP*X"[number // 10] + "C{}".format(number % 10)
-        axis.plot(*zip(*points), form, label="{1}, {0}".format(*place))
+        axis.plot(*zip(*points), form, label=title(*place[::-1]))
     axis.axvline(1, color="0.3", linewidth=1)
     axis.set_yticks(range(len(cases)))
-    axis.set_yticklabels(["{}: {}".format(*case) for case in cases])
+    axis.set_yticklabels(["{}: {}".format(kind, re.sub(r", ([A-C])$", lambda size: ", " + TITLES[size.group(1)], case))
+                          for kind, case in cases])
     axis.invert_yaxis()
     axis.grid(axis="y", color="0.9")
     axis.set(xlabel="CPU time, relative to the best stock parts; accumulate: to a plain step")

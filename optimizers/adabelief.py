@@ -10,11 +10,12 @@ class AdaBelief(RAdam):
 
     m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
     v := beta_2 * v + (1 - beta_2) * (grad - m)^2 + epsilon;  root = sqrt(v / (1 - beta_2^t)) + epsilon
-    direction = m_hat / root; with rectify, r * m_hat / root or m_hat, as in RAdam
+    With rectify: direction = r * m_hat / root if length >= sma_threshold else m_hat
+    Without rectify: direction = m_hat / root
     var := var - learning_rate * (direction + weight_decay * var)
 
-    With amsgrad, v_hat := max(v_hat, v) replaces v in the root. Defaults are those of TensorFlow Addons. For its
-    built-in warm-up, give learning_rate a schedule.
+    r and length are those of RAdam. With amsgrad, v_hat := max(v_hat, v) replaces v in the root. Defaults are those of
+    TensorFlow Addons. For its built-in warm-up, give learning_rate a schedule.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|

@@ -9,12 +9,13 @@ class AdEMAMix(Definition):
 
     m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
     v := beta_2 * v + (1 - beta_2) * grad^2;  v_hat = v / (1 - beta_2^t)
-    slow := beta_3(t) * slow + (1 - beta_3(t)) * grad, without bias correction
+    slow := beta_3(t) * slow + (1 - beta_3(t)) * grad
     step = (m_hat + alpha(t) * slow) / (sqrt(v_hat) + epsilon)
     var := var - learning_rate * (step + weight_decay * var)
 
-    alpha(t) = alpha * min(1, t / alpha_warmup), and beta_3(t) grows from beta_1 to beta_3: with the share s =
-    min(1, t / beta_3_warmup), log(beta_3(t)) = 1 / ((1 - s) / log(beta_1) + s / log(beta_3)).
+    The slow average has no bias correction. Its weight alpha(t) and its decay beta_3(t) grow during the warm-ups:
+    alpha(t) = alpha * min(1, t / alpha_warmup);  share = min(1, t / beta_3_warmup)
+    log(beta_3(t)) = 1 / ((1 - share) / log(beta_1) + share / log(beta_3))
 
     No stock API has it. Defaults are those of the authors' code, which adds 1e-8 to the betas in the logarithms.
 

@@ -10,17 +10,19 @@ class DAdaptAdam(Definition):
     d, the estimated distance to the solution, is d0 at first.
     rate = d * learning_rate
     With bias_correction: rate = d * learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
-    product = rate * sum(grad * s / (sqrt(v) + epsilon)), over all variables, with the v before this update
+    product = rate * sum(grad * s / (sqrt(v) + epsilon))
     numerator := sqrt(beta_2) * numerator + (1 - sqrt(beta_2)) * product
     m := beta_1 * m + (1 - beta_1) * rate * grad
     v := beta_2 * v + (1 - beta_2) * grad^2
     s := sqrt(beta_2) * s + (1 - sqrt(beta_2)) * rate * grad
-    estimate = numerator / ((1 - sqrt(beta_2)) * sum(abs(s))), over all variables
+    estimate = numerator / ((1 - sqrt(beta_2)) * sum(abs(s)))
     var := var - m / (sqrt(v) + epsilon) - rate * weight_decay * var
-    d := max(d, min(estimate, growth_rate * d));  without a growth_rate max(d, estimate)
+    d := max(d, estimate)
+    With a growth_rate: d := max(d, min(estimate, growth_rate * d))
 
-    All lines have the old d. No stock API has it. Defaults are those of the authors' code. Here s is kept as a multiple
-    of d0, numerator as one of d0^2, and the scalar `growth` is d / d0.
+    Both sums are over all variables. All lines have the old d, product has the old v. No stock API has it. Defaults are
+    those of the authors' code. Here s is kept as a multiple of d0, numerator as one of d0^2, and the scalar `growth` is
+    d / d0.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|

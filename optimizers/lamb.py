@@ -11,10 +11,10 @@ class LAMB(Definition):
     m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
     v := beta_2 * v + (1 - beta_2) * grad^2;  v_hat = v / (1 - beta_2^t)
     direction = m_hat / (sqrt(v_hat) + epsilon) + weight_decay * var
-    ratio = norm(var) / norm(direction), over the whole variable; 1 if either norm is 0
+    ratio = norm(var) / norm(direction)
     var := var - learning_rate * ratio * direction
 
-    Defaults are those of TensorFlow Addons.
+    Both norms are over the whole variable. ratio is 1 if either is 0. Defaults are those of TensorFlow Addons.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|

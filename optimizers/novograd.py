@@ -9,7 +9,8 @@ class NovoGrad(Definition):
 
     v := beta_2 * v + (1 - beta_2) * sum(grad^2), one number per variable
     In the first update: v := sum(grad^2)
-    step = grad / (sqrt(v) + epsilon) + weight_decay * var; with grad_averaging multiplied by 1 - beta_1 after the first
+    step = grad / (sqrt(v) + epsilon) + weight_decay * var
+    With grad_averaging, from the second update on: step := (1 - beta_1) * step
     m := beta_1 * m - learning_rate * step
     var := var + m
     With rate_in_velocity=False, as in the paper; the two differ once the rate changes:

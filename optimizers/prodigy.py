@@ -10,17 +10,19 @@ class Prodigy(Definition):
     start is the first value of the variable; d, the estimated distance to the solution, is d0 at first.
     rate = d * learning_rate
     With bias_correction: rate = d * learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
-    numerator := beta_3 * numerator + d / d0 * rate * sum(grad * (start - var)), over all variables
-    s := beta_3 * s + d / d0 * rate * grad;  with safeguard_warmup, d in place of rate
+    numerator := beta_3 * numerator + d / d0 * rate * sum(grad * (start - var))
+    s := beta_3 * s + d / d0 * rate * grad
+    With safeguard_warmup: s := beta_3 * s + d / d0 * d * grad
     m := beta_1 * m + (1 - beta_1) * d * grad
     v := beta_2 * v + (1 - beta_2) * d^2 * grad^2
-    estimate = d_coef * numerator / sum(abs(s)), over all variables
-    d' = max(d, estimate) as long as d = d0, then d;  d_max := max(d_max, estimate)
-    d := min(d_max, growth_rate * d');  without a growth_rate d_max
+    estimate = d_coef * numerator / sum(abs(s))
+    d' = max(d, estimate) if d == d0 else d;  d_max := max(d_max, estimate)
+    d := d_max
+    With a growth_rate: d := min(d_max, growth_rate * d')
     var := var - rate * (m / (sqrt(v) + d * epsilon) + weight_decay * var)
 
-    The last line has the new d beside epsilon, all others the old one. No stock API has it. Defaults are those of the
-    authors' code. The scalar `growth` is d / d0.
+    Both sums are over all variables. The last line has the new d beside epsilon, all others the old one. No stock API
+    has it. Defaults are those of the authors' code. The scalar `growth` is d / d0.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|

@@ -11,7 +11,7 @@ class RAdam(Definition):
     v := beta_2 * v + (1 - beta_2) * grad^2;  root = sqrt(v / (1 - beta_2^t)) + epsilon
     longest = 2 / (1 - beta_2) - 1;  length = longest - 2 * t * beta_2^t / (1 - beta_2^t)
     r = sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
-    direction = r * m_hat / root if length >= sma_threshold, else m_hat
+    direction = r * m_hat / root if length >= sma_threshold else m_hat
     var := var - learning_rate * (direction + weight_decay * var)
 
     In float32 this form of length loses all its digits (1999 - 1998 at first, with the defaults). It is therefore

@@ -8,9 +8,9 @@ class Rprop(Definition):
     """Resilient backpropagation (Riedmiller & Braun 1993, https://doi.org/10.1109/ICNN.1993.298623).
 
     agreement = sign(grad) * sign(previous_grad)
-    step_size := step_size * eta_plus where agreement > 0, step_size * eta_minus where agreement < 0
-    step_size := clip(step_size, step_size_min, step_size_max)
-    grad = 0 where agreement < 0, else grad
+    factor = eta_plus if agreement > 0 else eta_minus if agreement < 0 else 1
+    step_size := clip(factor * step_size, step_size_min, step_size_max)
+    grad := grad if agreement >= 0 else 0
     var := var - step_size * sign(grad);  previous_grad := grad
 
     The first step sizes are learning_rate, which is not used again. An element whose gradient has changed its sign

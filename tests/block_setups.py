@@ -443,7 +443,11 @@ def old_program(run):
     with io.open("train.py", "w", encoding="utf-8") as file:
         file.write(u"import tensorflow as tf\n\noptimizer = tf.train.AdamOptimizer(0.1)\n"
                    u"train_op = optimizer.minimize(loss)\nsaver = tf.train.Saver()\n")
-    yield
+    os.environ["COLUMNS"] = "100"  # a wider table is cut off on the site
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
 
 
 @setup

@@ -126,6 +126,15 @@ def test_what_users_read_in_short():
         assert place in {known[:2] for known in stored}
 
 
+def test_pictures_name_apis_as_the_page_does():
+    pictures, report = [importlib.import_module("benchmarks." + name) for name in ("pictures", "report")]
+    assert {place: pictures.title(*place[::-1]) for place in report.SHORT_APIS} == {
+        place: name.replace("`", "") for place, name in report.SHORT_APIS.items()}
+    assert pictures.title("optimizer_v2", "py311-tf2.15") == "tf.keras.optimizers.legacy, TF 2.15"
+    assert pictures.title("update_step", "py313-tf2.21-tfk") == "tf_keras, TF 2.21"
+    assert pictures.title("tf_train, resource", TF_1) == "tf.train with resource variables, TF 1.15"
+
+
 def test_targets_stand_beside_figures():
     report = importlib.import_module("benchmarks.report")
     found = report.tables([result("wrappers", TF_1, "tf_train", "clip", "everstep", 2.4)])

@@ -80,7 +80,7 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
 def test_doctor_reports_a_broken_framework(tmp_path):
     broken = tmp_path / "tensorflow"
     broken.mkdir()
-    (broken / "__init__.py").write_text(u"raise RuntimeError('libcuda is older than time')\n")
+    (broken / "__init__.py").write_text(u"raise RuntimeError('libcuda is\\n\\tolder  than time')\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     code, output, _ = run("doctor", environment={"PYTHONPATH": path})
     assert code == 1

@@ -55,6 +55,10 @@ def test_formulas(website):
     assert "<mi>m</mi><mspace width='.35em'/><mrow><msup><mi>q</mi>" in formula("v := m @ q^T")
     assert "<mrow><mo>\u2212</mo><mn>8</mn></mrow>" in formula("v = v + 1e-8")
     assert formula("v = v^(-1/4)").endswith("<mn>1</mn></mrow><mo>/</mo><mn>4</mn></mrow></msup></mrow></math>")
+    assert "<msub><mi>g</mi><mrow><mn>1</mn></mrow></msub>" in formula("g_1 = grad(start)")
+    assert "<msub><mi>points</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>" in formula("x = sum(points_ij * g_j)")
+    assert "<mi>d_max</mi>" in formula("d := d_max")
+    assert formula("x = 1 if a > 0 else 2 if a < 0 else 3").count("<mtext>, else </mtext>") == 2
     for text in ("No stock API has it.", "x = import y", "v = f(*a)"):
         assert formula(text) is None, text
 
@@ -132,6 +136,24 @@ def test_check_sees_faults(website, tmp_path):
         "a.html: b.html#x has no such anchor", "a.html: c.html leads nowhere",
         "a.html: loads https://example.org/x.js from a network", "s.css: loads //example.org/font.css from a network"]
     assert check_site.faults(str(tmp_path / "none")) != []
+
+
+@modern
+@pytest.mark.shared
+def test_check_sees_a_missing_notebook(website, tmp_path):
+    import check_site
+
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "keras3.html").write_text(u'<a href="a/keras3.ipynb">n</a><a href="keras3.ipynb">n</a>')
+    (tmp_path / "docs" / "keras3.ipynb").write_text(u'{"cells": []}')
+    (tmp_path / "docs" / "schedules.html").write_text(u'<a href="keras3.ipynb">n</a>')
+    assert check_site.faults(str(tmp_path)) == [
+        "docs/keras3.html: a/keras3.ipynb leads nowhere", "docs/keras3.html: keras3.ipynb is an empty notebook",
+        "docs/schedules.html: has no link to schedules.ipynb"]
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "README.html").write_text(u"")
+    missing = [each for each in check_site.faults(str(tmp_path)) if each.startswith("examples/README.html")]
+    assert len(missing) == len(check_site.TUTORIALS) == 5
 
 
 DEFINITION = (

@@ -1,11 +1,19 @@
-"""Checks a built site: links lead somewhere, nothing comes from a network, Markdown is rendered, it is small."""
+"""Checks a built site: links lead somewhere, no network, Markdown is rendered, each tutorial has its notebook."""
+import json
 import os
 import re
+import sys
 import urllib.parse
 from html.parser import HTMLParser
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "matrix"))
+
+from notebooks import TUTORIALS  # noqa: E402
+
 LARGEST = 8000000  # bytes, without pictures; half are the pages of definitions and those on Keras, torch and optax
 PICTURES = (".png", ".svg", ".jpg", ".ico")
+GALLERY = "examples/README.html"
 LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "video": "src"}
 
 
@@ -90,6 +98,21 @@ def definition_faults(page):
         yield "has no line for Keras"
 
 
+def notebook_faults(folder, known):
+    """Yields a line for each tutorial whose page or gallery has no link to its notebook, or to a file that is none."""
+    for page in TUTORIALS:
+        for start in (page[:-len(".md")] + ".html", GALLERY):
+            path = os.path.join(folder, *start.split("/"))
+            name = os.path.basename(page)[:-len(".md")] + ".ipynb"
+            found = [link for link in (known[path].links if path in known else []) if os.path.basename(link) == name]
+            if path in known and not found:
+                yield "{}: has no link to {}".format(start, name)
+            for link in found:
+                notebook = os.path.normpath(os.path.join(os.path.dirname(path), link))
+                if os.path.isfile(notebook) and not json.loads(read(notebook)).get("cells"):
+                    yield "{}: {} is an empty notebook".format(start, link)
+
+
 def files(folder):
     return [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names]
 
@@ -130,6 +153,7 @@ def faults(folder):
             anchor = urllib.parse.unquote(parts.fragment)
             if anchor and target in known and anchor not in known[target].anchors:
                 wrong.append("{}: {} has no such anchor".format(name, address))
+    wrong += notebook_faults(folder, known)
     for path in files(folder):
         if path.endswith(".css"):
             for address in re.findall(r"(?:url\(|@import )[\"']?((?:https?:)?//[^\"')]+)", read(path)):

@@ -9,6 +9,7 @@ OPERATORS = {ast.Add: "+", ast.Sub: "−", ast.Mult: "⋅", ast.Mod: "mod", ast.
              ast.LtE: "≤", ast.Eq: "="}
 STRENGTH = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.MatMult: 2, ast.Mod: 2, ast.Div: 3, ast.USub: 2, ast.Pow: 4}
 BRACKETS = "<mo stretchy='false'>(</mo>{}<mo stretchy='false'>)</mo>"
+INDEXED = re.compile(r"(\w+)_(\d|ij?)")  # g_1, weights_i, points_ij
 PRIMED = re.compile(r"(\w)'")
 
 
@@ -127,5 +128,9 @@ def _name(name, function=False):
     base, _, index = name.rpartition("_")
     if base in GREEK and index:
         return "<msub><mi>{}</mi><mi>{}</mi></msub>".format(GREEK[base], index)
+    indexed = INDEXED.fullmatch(name)
+    if indexed:
+        return "<msub>{}<mrow>{}</mrow></msub>".format(_name(indexed.group(1)), "".join(
+            "<m{0}>{1}</m{0}>".format("n" if sign.isdigit() else "i", sign) for sign in indexed.group(2)))
     text = GREEK.get(name, name)
     return "<mi{}>{}</mi>".format(' mathvariant="normal"' if function and len(text) == 1 else "", html.escape(text))

@@ -13,6 +13,7 @@ import curves  # noqa: E402
 import definition_pages  # noqa: E402
 
 import cells  # noqa: E402
+import notebooks  # noqa: E402
 import parity_map  # noqa: E402
 import proof  # noqa: E402
 import spoken_apis  # noqa: E402
@@ -24,6 +25,7 @@ AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", os.path.j
                os.path.join("matrix", "record"), "examples", "api", os.path.join("website", "README.md"))
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.S | re.M)
 LINK = re.compile(r"\]\((?!\w+:|#)([^()\s#]+)(#[^()\s]*)?\)")
+GALLERY, BELOW = os.path.join("examples", "README.md"), "## Notebooks\n"
 FAMILY_ORDER = ("gradient descent", "Adagrad", "Adam", "second order", "signs")
 
 
@@ -72,11 +74,32 @@ def copy_pages(folder):
                 shutil.copy(os.path.join(ROOT, name), os.path.join(folder, name))
             elif name.endswith(".md"):
                 put(folder, name, page_text(name))
+    for name in notebooks.TUTORIALS:
+        notebooks.write(notebooks.notebook(name), notebooks.path_of(name, os.path.join(folder, os.path.dirname(name))))
+
+
+def with_downloads(text, name):
+    """Returns a page with links to notebooks: a tutorial with its own, the gallery with all of them."""
+    if name in notebooks.TUTORIALS:
+        title, _, rest = text.partition("\n")
+        return "{}\n\n{}\n{}".format(title, download("Download this page as a notebook", name, name), rest)
+    if name != GALLERY:
+        return text
+    titles = [read(os.path.join(ROOT, page)).partition("\n")[0].lstrip("# ") for page in notebooks.TUTORIALS]
+    lines = ["* " + download(*each, start=name) for each in zip(titles, notebooks.TUTORIALS)]
+    before, below, after = text.partition(BELOW)
+    return before + below + "\n" + "\n".join(lines) + "\n" + after
+
+
+def download(title, page, start):
+    """Returns a link from the page `start` to the notebook of a page. Sphinx puts the file with the site."""
+    return "{{download}}`{} <{}>`".format(
+        title, notebooks.path_of(page, os.path.relpath(os.path.dirname(page), os.path.dirname(start))))
 
 
 def page_text(name):
-    """Returns a page without the comments that say where its blocks run."""
-    text = COMMENT.sub("", read(os.path.join(ROOT, name)))
+    """Returns a page without the comments that say where its blocks run, with links to notebooks."""
+    text = with_downloads(COMMENT.sub("", read(os.path.join(ROOT, name))), name)
     text = text.replace("```mermaid\n", "```text\n")
 
     def link(match):

@@ -32,7 +32,8 @@ def packages():
                 yield Package("keras runs on", module.backend.backend(), None)
         except Exception as error:  # a broken installation raises anything; the doctor reports it
             absent = isinstance(error, ImportError) and _missing(error) == name
-            yield Package(name, None, None if absent else "{}: {}".format(type(error).__name__, error))
+            why = " ".join(str(error).split())  # one line: TensorFlow's errors have several
+            yield Package(name, None, None if absent else "{}: {}".format(type(error).__name__, why))
 
 
 def can_drive_tox():

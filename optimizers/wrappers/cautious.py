@@ -10,10 +10,11 @@ class Cautious(Wrapper):
 
     Liang et al. 2024, https://arxiv.org/abs/2411.16085, algorithm 1, with the scale of the authors' code:
 
-    mask = 1 where change * grad > 0, else 0
-    var := var - change * mask / max(mean(mask), xi), where the mean is over the whole variable
+    mask = 1 if change * grad > 0 else 0
+    var := var - change * mask / max(mean(mask), xi)
 
-    The state of `inner` is as without the wrapper.
+    change is what `inner` would subtract. The mask is for each element, its mean over the whole variable. The state of
+    `inner` is as without the wrapper.
 
     | stock                                     | options                                                          |
     |-------------------------------------------|------------------------------------------------------------------|

@@ -10,10 +10,12 @@ class Grokfast(Wrapper):
 
     Lee et al. 2024, https://arxiv.org/abs/2405.20233, algorithm 2, "Grokfast-EMA":
 
-    average := average_decay * average + (1 - average_decay) * grad; in the first update grad
-    inner gets grad + factor * average
+    In the first update: average := grad
+    Later: average := average_decay * average + (1 - average_decay) * grad
+    grad := grad + factor * average
 
-    A variable whose first gradient comes later than the first update has an average that starts at 0.
+    `inner` gets the gradient of the last line. A variable whose first gradient comes later than the first update has an
+    average that starts at 0.
 
     | stock                                     | options                                                          |
     |-------------------------------------------|------------------------------------------------------------------|

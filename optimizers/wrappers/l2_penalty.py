@@ -8,7 +8,9 @@ from everstep.optimizers.contract import Wrapper, defines, hyper
 class L2Penalty(Wrapper):
     """Adds weight_decay * var to each gradient, before `inner` sees it: `everstep.l2_penalty`.
 
-    grad := grad + weight_decay * var, the gradient of weight_decay / 2 * sum(var^2)
+    grad := grad + weight_decay * var
+
+    What is added is the gradient of a penalty in the loss, weight_decay / 2 * sum(var^2).
 
     Krogh & Hertz 1991, https://proceedings.neurips.cc/paper/1991/hash/8eefcfdf5990e441f0fb6f3fad709e21-Abstract.html
     equation 3. In adaptive rules this is not the weight decay of AdamW: Loshchilov & Hutter 2019,

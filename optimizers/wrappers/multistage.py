@@ -83,9 +83,13 @@ class _TableauOption(Option):
 class Multistage(Wrapper):
     """An explicit Runge-Kutta method along the negative gradient: `everstep.multistage`.
 
-    g_1 = grad(start),  g_i = grad(start - learning_rate * sum_j points_ij g_j),  then one update of `inner` from start
-    with the gradient sum_i weights_i g_i (Hairer, Norsett & Wanner 1993, Solving Ordinary Differential Equations I,
-    II.1, https://doi.org/10.1007/978-3-540-78862-1). Around SGD without momentum it is the method itself for
+    g_1 = grad(start)
+    g_i = grad(start - learning_rate * sum(points_ij * g_j))
+    slope = sum(weights_i * g_i)
+
+    The first sum is over the earlier stages j, the second over all stages i. `inner` then makes one update from start,
+    with slope as its gradient (Hairer, Norsett & Wanner 1993, Solving Ordinary Differential Equations I, II.1,
+    https://doi.org/10.1007/978-3-540-78862-1). Around SGD without momentum it is the method itself for
     d var / d time = -grad, with steps of learning_rate.
 
     All gradients of an update use the same batch, one step each. `minimize` of a function that computes the loss calls
