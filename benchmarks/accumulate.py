@@ -27,7 +27,7 @@ def beside(api):
 
 
 def _by_hand(api):
-    """Returns whether programs can: Keras 2.3 takes gradients itself, and no cond of TF 2 has a ref variable."""
+    """Returns whether users can write this: Keras 2.3 computes gradients itself; a cond of TF 2 has no ref variable."""
     if api.name == "tf_train":
         import tensorflow as tf
 
@@ -58,7 +58,7 @@ def _rows(api):
 
 
 class ByHand(object):
-    """Sums of gradients and one `cond` around the update, as programs write them without everstep."""
+    """Sums gradients and updates in one `cond`, as programs do without everstep."""
 
     def __init__(self, optimizer, steps):
         import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Steps of rules on dense gradients: with a kernel, with that kernel forbidden, and without one."""
+"""Measures steps on dense gradients: of rules with a kernel, with that kernel forbidden, and without one."""
 from functools import partial
 
 import everstep
@@ -10,7 +10,7 @@ MOMENTUM = {"learning_rate": 0.01, "momentum": 0.9}
 
 
 def dense(api):
-    """Adam and DiffGrad: A is 1 variable of 10M, B 100 of 100k, C 300 of 1k."""
+    """Measures Adam and DiffGrad. Case A is 1 variable of 10M numbers, B 100 of 100k, C 300 of 1k."""
     for case, shapes in DENSE.items():
         yield Case(case, stacks.ADAM, partial(_dense, api, case, shapes))
 
@@ -28,7 +28,7 @@ def _dense(api, case, shapes):
 
 
 def rules(api):
-    """Momentum in its default form, and rules without a kernel, beside the API's own class or else its Adam."""
+    """Measures momentum in its default form, and rules without a kernel, beside the API's own class or its Adam."""
     momentum = partial(api.own("MomentumOptimizer") or api.own("SGD"), **MOMENTUM)
     nesterov = {"use_nesterov" if api.target == "tf_train" else "nesterov": True}
     compared = {

@@ -259,7 +259,7 @@ def _of_optax(framework):
 
 
 def facts(framework, run, grads):
-    """Returns {what: number} of one step on CUDA: launches, waits and copies. Of JAX: temporary bytes."""
+    """Returns {what: number} of one step: launches, waits and copies on CUDA, temporary bytes with JAX."""
     if framework.name == "jax":
         memory = run.jitted.lower(run.state, grads).compile().memory_analysis()
         return {"temporary MB": memory.temp_size_in_bytes / 1e6} if memory else {}
@@ -284,7 +284,7 @@ def facts(framework, run, grads):
 
 
 def times(framework, quick, until):
-    """Yields a line for each size, case and optimizer: ms a step, those of the host, and everstep's share of it."""
+    """Yields a line for each size, case and optimizer: ms of a step and of the host, and everstep's share."""
     random = np.random.RandomState(0)
     for size, shapes in sizes(quick).items():
         arrays = [np.ones(shape, "float32") for shape in shapes]

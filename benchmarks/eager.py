@@ -1,4 +1,4 @@
-"""Steps in eager mode, call by call, on small variables: the cost of a call, not of its arithmetic."""
+"""Measures steps in eager mode on small variables: the cost of a call, not of its arithmetic."""
 from functools import partial
 
 import everstep

@@ -1,4 +1,4 @@
-"""First steps: building, tracing, compiling and one step. Variables have another size each time: nothing is reused."""
+"""Measures first steps: building, tracing, compiling and one step. Sizes change each time, so nothing is reused."""
 from functools import partial
 
 import accumulate

@@ -12,7 +12,7 @@ WORDS, WIDTH, HEADS, LENGTH, BATCH = 5000, 128, 4, 32, 16
 
 
 def models(api):
-    """An LSTM with Adam, and a transformer with BERT's stack. Half of their parameters are an embedding."""
+    """Measures an LSTM with Adam, and a transformer with BERT's stack. Half of their parameters are an embedding."""
     if api.model:
         yield Case("LSTM", stacks.ADAM, partial(_runs, api, "LSTM", api.adam, everstep.optimizers.Adam()))
         bert = stacks.stacks(api).get(stacks.BERT)

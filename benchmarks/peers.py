@@ -1,4 +1,4 @@
-"""Rules of other libraries, and of the APIs themselves, with ours in their place."""
+"""Measures rules of other libraries and of the APIs themselves, and ours in their place."""
 import importlib
 from functools import partial
 
@@ -31,7 +31,7 @@ PEERS = {  # (module, class, arguments, ours) by target
 
 
 def peers(api):
-    """On B, 100 variables of 100k, with the first step. A library that is not installed is left out."""
+    """Measures case B, 100 variables of 100k, with the first step. Leaves out a library that is not installed."""
     for module, name, options, definition in PEERS.get(api.name.replace(", jax", "").replace(", torch", ""), ()):
         make = installed(module, name)
         if make:

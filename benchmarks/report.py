@@ -1,6 +1,6 @@
 """Writes the figures of the pages on speed: python benchmarks/report.py
 
-They come from benchmarks/record/baseline.json; --check only tells if the pages are current. docs/speed.md says for each
+They come from benchmarks/record/baseline.json; --check only says if the pages are current. docs/speed.md says for each
 API how much more or less than stock a step takes. docs/records/speed_targets.md has each target with all figures that
 miss it, or the worst that meets it, and what is slower than stock without a target. docs/records/speed_tables.md has
 all figures, a table for each of `MEASURES`.

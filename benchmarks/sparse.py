@@ -1,4 +1,4 @@
-"""Steps on rows of embedding tables of 64 columns: Zipf-distributed look-ups, different at each step."""
+"""Measures steps on rows of embedding tables of 64 columns. Look-ups follow Zipf's law and differ at each step."""
 from functools import partial
 
 import everstep
@@ -67,14 +67,14 @@ def _compared(api, definition, rows, look_ups, modes=MODES):
 
 
 def forms(api):
-    """Every rule with a closed form, beside the API's own Adam and LazyAdam."""
+    """Measures every rule with a closed form, beside the API's own Adam and LazyAdam."""
     if api.backend == "tensorflow":
         for name, definition in FORMS.items():
             yield Case(name, stacks.ADAM, partial(_compared, api, definition, TABLES[1], LOOK_UPS))
 
 
 def flat(api):
-    """The same mode on larger tables."""
+    """Measures the same mode on larger tables."""
     if api.backend == "tensorflow":
         for mode in ("rows", "catch_up"):
             yield Case(mode, "10,000 rows", partial(_flat, api, mode))
@@ -86,7 +86,7 @@ def _flat(api, mode):
 
 
 def lazy(api):
-    """Stock optimizers of tf.train that update only rows with a gradient, and ours in their place, on 100,000 rows."""
+    """Measures stock optimizers of tf.train that update only rows with a gradient, and ours, on 100,000 rows."""
     if api.target != "tf_train":
         return
     train = api.optimizers

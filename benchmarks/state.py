@@ -1,4 +1,4 @@
-"""Checkpoints of a model: capture and save, load and restore, relative to the API's own, or np.savez."""
+"""Measures checkpoints of a model: capture and save, load and restore, relative to the API's own or np.savez."""
 import os
 import shutil
 import tempfile
@@ -29,7 +29,7 @@ def _runs(api, model, task):
 
 
 class Task(Run):
-    """Carries out one task of a `Saved` again and again. Both files hold other values than the variables then have."""
+    """Repeats one task of a `Saved`. Both files hold other values than the variables have then."""
 
     warm = 1
 

@@ -1,4 +1,4 @@
-"""Steps of a rule with a lowering strategy, and with that strategy forbidden."""
+"""Measures steps of a rule with a strategy, and with that strategy forbidden."""
 from functools import partial
 
 import everstep

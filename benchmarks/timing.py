@@ -1,4 +1,4 @@
-"""Measures steps of optimizers in turns. Shared by every measure.
+"""Measures steps of optimizers in turns. Every measure uses it.
 
 Every figure is CPU time (user and system, all threads). Steps of two optimizers, each on its own variables, alternate
 in one process, so that other load on the machine affects both. A ratio is the median of the rounds. Gradients are

@@ -1,4 +1,4 @@
-"""Steps of Adam with what people put around it, and of the best stock parts for the same."""
+"""Measures steps of Adam with what people put around it, and of the best stock parts that do the same."""
 from functools import partial
 
 import stacks

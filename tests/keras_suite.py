@@ -287,7 +287,7 @@ class Follower(everstep.Definition):
 
 
 class Interruption(Exception):
-    """Simulates the end of the process."""
+    """Raised where a real process would end."""
 
 
 class SharedTests(object):
@@ -413,7 +413,7 @@ class SharedTests(object):
             assert api.number(optimizer.learning_rate) == 0.5  # as in stock
 
     def test_a_rate_that_becomes_a_native_schedule(self):
-        """As stock, through fit, in the config and in the list of variables."""
+        """It does what stock does, in `fit`, in the config and in the list of variables."""
         api, weights = self.api, []
         ours, stock = api.ours_and_stock("nesterov")
         for optimizer in (stock, ours):
@@ -450,7 +450,7 @@ class SharedTests(object):
             SGD(0.1).bind(api.module).momentum = api.schedule()  # no slot, or no schedules but for the rate
 
     def test_errors_are_value_errors(self):
-        """As in stock: people catch them."""
+        """They are of the class that stock raises, since people catch that."""
         if self.api.target == "keras3":
             with pytest.raises(ValueError, match="clipnorm"):
                 SGD().bind(self.api.module, clipnorm=1.0, global_clipnorm=1.0)
@@ -476,7 +476,7 @@ class SharedTests(object):
         assert type(optimizer).from_config(optimizer.get_config()).definition.learning_rate == 0.002
 
     def test_a_config_loads_under_its_name(self):
-        """larq and ampligraph write a config so."""
+        """larq and ampligraph write such a config."""
         # From Keras 2.11 on one table has the classes of two APIs, so that stock's names stay stock's.
         in_one_table = self.api.target in ("update_step", "keras3") or "update_step" in available_modules()
         for definition in (QHAdam(0.25), Adam(0.25)):
@@ -596,7 +596,7 @@ class SharedTests(object):
     @pytest.mark.parametrize("given", [False, True], ids=["plain", "custom objects"])
     @pytest.mark.parametrize("is_stock", [True, False], ids=["stock", "ours"])
     def test_a_subclass_made_at_run_time(self, is_stock, given, tmpdir):
-        """As Horovod makes them. Its file loads as the class of that name, or as what `custom_objects` has for it."""
+        """Horovod makes such classes. The file loads as the class of that name, or as what `custom_objects` has."""
         api = self.api
         optimizer = api.stock("Adam", 0.01) if is_stock else Adam(0.01).bind(api.module)
         made = type("Adam", (type(optimizer),), {})
@@ -767,7 +767,7 @@ def without_decay(definition):
 
 
 class HalvedAdamW(AdamW):
-    """A user's own form of AdamW, which is no Adam beside a weight decay."""
+    """A user's own form of AdamW, in one class."""
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(HalvedAdamW, self).update(ops, grad, var, slots, hyper, t)

@@ -246,7 +246,7 @@ class Finder:
         return (self.all(*where)[number - 1:] or [None])[0]
 
     def equivalents(self):
-        """Returns {mutant: reason}, and the titles of entries that are gone."""
+        """Returns {mutant: reason}, and the titles of entries whose code is gone."""
         parser = configparser.RawConfigParser(delimiters=("=",), comment_prefixes=("#",))
         parser.read(EQUIVALENT)
         found, gone = {}, []

@@ -1,4 +1,4 @@
-"""What needs workers that wait for one another: definitions that do something at some steps only.
+"""Definitions that act at some steps only need workers that wait for one another.
 
 test_distribution.py trains with two asynchronous workers.
 """

@@ -204,7 +204,7 @@ def test_changed_learning_rate(way, configured):
 
 
 class Steps(everstep.Schedule):
-    """A third of the rate from the 40th update on."""
+    """A schedule with a third of the rate from the 40th update on."""
 
     first = everstep.option(0.1)
 
@@ -237,7 +237,7 @@ def test_a_million_elements(way, configured):
 
 @pytest.mark.parametrize("way, configured", cases(WAYS), ids=ids)
 def test_save_and_resume_is_exact(way, configured):
-    """In one cell the definition itself, in the next one inside of `accumulate`, in the middle of a window."""
+    """Tests the definition itself in one cell; in the next, inside of `accumulate` in the middle of a window."""
     plain = define(*configured)
     both = [plain, everstep.accumulate(plain, 4) if plain.stages == 1 else plain]
     for definition in both if harness.FULL else [both[(harness.TURN + len(repr(plain))) % 2]]:

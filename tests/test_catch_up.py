@@ -101,7 +101,7 @@ FORMS = [  # every closed form, without and with its options
 @pytest.mark.parametrize("dtype, bound", [("float64", 1e-8), ("float32", 4e-6)][: 2 if harness.FULL else 1])
 @pytest.mark.parametrize("definition", FORMS + [of.Rprop(RATE)], ids=repr)  # one replayed step is all of Rprop's
 def test_closed_forms_over_many_steps(definition, dtype, bound):
-    """The form is the dense run, but for rounding; rows are away for up to the whole run."""
+    """The closed form gives the dense run but for rounding; a row may be absent for the whole run."""
     steps = STEPS if harness.FULL else 150
     expected = train(harness.NUMPY, definition, zipf_batches(steps, dtype=dtype), before=start(dtype))
     definition = definition.replace(sparse="catch_up")

@@ -1,6 +1,6 @@
 """Which optimizer a checkpoint of tf.train.Saver is read as: the claim that explains most, and errors that name rivals.
 
-Files of real programs are in tests/test_people_files.py. These here have what one such program rarely has at once.
+Files of real programs are in tests/test_people_files.py. The files here combine what one program rarely has at once.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -75,7 +75,6 @@ COUNTERS = ["agent/updates", "x/iter", "x/iterations", "agent/steps", "a/b/pendi
 
 
 def test_a_rule_without_slots_does_not_explain_slots(tmp_path):
-    """R3."""
     path = Program({"net": adam()}).run(net=3).save(tmp_path)
     with pytest.raises(FileError, match="of AdamOptimizer with slots of 2 variables.*SGD.* leaves .* unexplained"):
         everstep.read_checkpoint(path, SGD(RATE))
@@ -89,7 +88,6 @@ def test_a_rule_without_slots_does_not_explain_slots(tmp_path):
 
 
 def test_counters_of_the_program_are_no_optimizer(tmp_path):
-    """R4."""
     path = Program({"net": adam()}, COUNTERS).run(net=3).save(tmp_path)
     state = everstep.read_checkpoint(path, OURS)
     assert state.updates == 3 and list(state.slots) == ["net/b", "net/w"]
@@ -109,7 +107,7 @@ def test_counters_of_the_program_are_no_optimizer(tmp_path):
     ({"beta1_power": 0.0}, 3), ({"beta2_power": 0.9 * 0.999 ** 3}, None), ({"beta1_power": 6e-45}, None),
     ({"beta1_power": 0.0, "beta2_power": 0.0}, 17321), ({"beta1_power": 6e-45, "beta2_power": 7e-43}, 17321)])
 def test_beta_powers_that_are_gone(powers, updates, tmp_path):
-    """R5. A power that is gone beside a count that does not make it so is of other betas."""
+    """A power that has underflowed at a count too small for these betas belongs to other betas."""
     long_ago = {"beta1_power": 0.0, "beta2_power": np.float32(0.999 ** 4001)}
     program = Program({"net": adam()}).run(net=3)
     if updates == 3:
@@ -132,7 +130,6 @@ def test_beta_powers_that_are_gone(powers, updates, tmp_path):
 
 
 def test_an_optimizer_that_has_a_name(tmp_path):
-    """R6."""
     path = Program({"net": adam(name="D_opt")}).run(net=4).save(tmp_path)
     for how in ({"definition": OURS}, {"optimizer": "AdamOptimizer(learning_rate=0.1)"},
                 {"definition": OURS, "scope": "D_opt"},
@@ -147,7 +144,7 @@ def test_an_optimizer_that_has_a_name(tmp_path):
 
 
 def test_names_of_variables_with_their_output(tmp_path):
-    """R7: `Saver({variable.name: variable})`."""
+    """The program saved with `Saver({variable.name: variable})`."""
     program = Program({"net": adam()}).run(net=3)
     path = program.save(tmp_path, lambda name: name + ":0")
     state = everstep.read_checkpoint(path, OURS)
@@ -159,7 +156,7 @@ def test_names_of_variables_with_their_output(tmp_path):
 
 
 def test_optimizers_that_counted_by_themselves(tmp_path):
-    """R8: a partition has a branch for each, which goes on from its own count."""
+    """A partition gets a branch for each optimizer, which goes on from its own count."""
     program = Program({"one": adam(), "three": adam(), "two": adam()}).run(one=6, three=2)
     path = program.save(tmp_path)
     with pytest.raises(FileError, match="3 optimizers: 6 by beta1_power, 2 by beta1_power_1, 0 by .*partition"):
@@ -206,7 +203,6 @@ def test_optimizers_of_several_kinds(tmp_path):
 
 
 def test_shards_of_the_first_version(tmp_path):
-    """R9."""
     program = Program({"net": adam()}).run(net=3)
     with program.graph.as_default():
         for number, variable in enumerate(tf1.global_variables()):
@@ -222,7 +218,6 @@ def test_shards_of_the_first_version(tmp_path):
 
 
 def test_parts_of_a_checkpoint_name_what_to_give(tmp_path):
-    """R13."""
     path = Program({"net": adam()}).run(net=3).save(tmp_path)
     for given, words in ((path + ".meta", "the graph of a checkpoint, without values: give " + path),
                          (str(tmp_path / "checkpoint"), "the list of a folder's checkpoints, without values: give ")):

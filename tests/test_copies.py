@@ -296,7 +296,7 @@ def test_a_config_is_taken_by_the_constructor(way):
 
 
 def test_a_shallow_copy_shares_its_slots():
-    """As with stock."""
+    """A copy of a stock optimizer shares them, too."""
     optimizer, weights = SGD(0.1, momentum=0.9).bind(np), np.zeros(2)
     twin = copy.copy(optimizer)
     optimizer.apply_gradients([(np.ones(2), weights)])

@@ -1,4 +1,4 @@
-"""What installs the packages of cells, and which environments are kept."""
+"""How the packages of cells are installed, and which environments are kept."""
 from __future__ import absolute_import, division, print_function
 
 import argparse

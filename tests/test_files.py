@@ -359,7 +359,7 @@ def test_an_array_that_is_larger_than_its_file(tmp_path):
 
 @pytest.mark.parametrize("fixture", {fixture.format: fixture for fixture in HERE}.values(), ids=ids)
 def test_verify_reads_whole_files(fixture, capsys):
-    """Also the arrays that hold texts, such as the graph of an object checkpoint."""
+    """It also reads the arrays that hold text, such as the graph of an object checkpoint."""
     assert cli.main(["verify", fixture.path]) == 0, capsys.readouterr()
 
 

@@ -92,7 +92,7 @@ def test_a_loaded_file_survives_its_deletion_and_another_folder(kind, tmp_path, 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
 def test_a_file_that_is_overwritten_in_place(kind, tmp_path):
-    """Keras's `model.save` does that: the old positions would be read from the new contents."""
+    """Keras's `model.save` overwrites files. A reader must not read the new contents at the old positions."""
     path = str(tmp_path / "file")
     handles = crafted.write(kind, path, list(map(values, range(ARRAYS))))()
     content = crafted.read_bytes(path)

@@ -114,7 +114,7 @@ def test_averages_leave_scales_alone(wrap, tmp_path):
     reason="before Keras 3.10 stock's LossScaleOptimizer divides new scales by the loss scale: "
            "https://github.com/keras-team/keras/blob/v3.9.2/keras/src/optimizers/loss_scale_optimizer.py")
 def test_scales_wait_for_a_step_that_is_accepted():
-    """`loss_scale` as Keras's LossScaleOptimizer: a step with a gradient that is not finite writes no scale."""
+    """As with Keras's LossScaleOptimizer, a step with a gradient that is not finite writes no scale."""
     definition = everstep.loss_scale(SGD(RATE), 2.0**10)
     ours = model_with(definition.bind(keras))
     stock = model_with(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(RATE), initial_scale=2.0**10))
@@ -128,7 +128,7 @@ def test_scales_wait_for_a_step_that_is_accepted():
 
 
 def test_stored_arrays_of_stock_and_an_open_window():
-    """What stock stores continues with ours, and a window of accumulation in another optimizer."""
+    """Our optimizer continues from what stock stored, and another one from a half-full window of accumulation."""
     stock, ours, store = train(model_with(keras.optimizers.Adam(RATE)), 2), model_with(Adam(RATE).bind(keras)), {}
     stock.optimizer.save_own_variables(store)
     ours.optimizer.load_own_variables(store)

@@ -1,4 +1,4 @@
-"""A little of fuzz.py in every cell, another part in each, and all damaged files that once made trouble.
+"""Runs a part of fuzz.py, another one in each cell, and reads all damaged files that once made trouble.
 
 tests/files/faults has those files, under names such as `tf-saver,name-of-an-axis`: the format of mutations.py, and what
 is wrong. A checkpoint is a folder of that name.
@@ -62,7 +62,7 @@ def test_files_that_once_made_trouble(name, tmp_path):
 
 @TOOL
 def test_what_a_file_does_is_seen(monkeypatch, tmp_path):
-    """The tool itself: each of these must be counted as what it is."""
+    """Tests the tool itself: each of these outcomes must be counted as what it is."""
     def refuse():
         raise FileError("no")
 

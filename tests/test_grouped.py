@@ -223,7 +223,7 @@ def test_a_gradient_that_is_the_sum_itself():
 @on_torch
 @pytest.mark.parametrize("definition", [Adam(0.5), Lion(0.5)], ids=short)
 def test_variables_whose_memory_changes(definition):
-    """Their data is replaced, is transposed in place, or is shared: as if each variable was updated alone."""
+    """If data is replaced, transposed in place or shared, the result is as if each variable were updated alone."""
     results, plans = [], []
     for lowering in (None, PLAIN):
         run = train(definition, [], starts({"a": (3, 3), "b": (3, 3), "c": (3, 3)}), lowering)
@@ -350,7 +350,7 @@ def test_fit_with_a_constraint_or_a_loss_scale(scale):
 
 @on_torch
 def test_a_step_outside_of_no_grad_one_variable_at_a_time():
-    """As a wrapper optimizer makes it that loops over variables itself."""
+    """A wrapper optimizer that loops over variables itself makes such calls."""
     for definition in (SGD(0.5), Lion(0.5)):
         variable, optimizer = keras.Variable(np.ones(2, "float32")), definition.bind(keras)
         optimizer.build([variable])

@@ -245,7 +245,7 @@ class Factored(everstep.Definition):
 @needs_tensorflow
 @pytest.mark.parametrize("way", WAYS, ids=name_of)
 def test_large_variables_are_compiled(way, monkeypatch):
-    """Rules without a kernel are, in sessions too, where TensorFlow has an XLA and nothing speaks against it."""
+    """Rules without a kernel are compiled, in sessions too, where TensorFlow has XLA and nothing forbids it."""
     harness.shrink(monkeypatch, SMALL=4, IN_SESSIONS=4)
     definition = everstep.optimizers.AdaBelief(0.1, epsilon=1e-3)
     actual, plan = run(way, definition, None, steps=6)
@@ -289,9 +289,9 @@ def test_with_a_gpu_xla_is_used_where_stock_uses_it(way, monkeypatch):
 @needs_tensorflow
 @pytest.mark.parametrize("way", [way for way in WAYS if issubclass(way.run, harness.GraphRun)], ids=name_of)
 def test_with_a_gpu_no_kernel_is_used_that_is_for_processors(way, monkeypatch):
-    """Such as ResourceSparseApplyMomentum: on a GPU's variable it fails. These TensorFlows have no kernel for GPUs.
+    """One is ResourceSparseApplyMomentum. It fails on a variable of a GPU, for which these TensorFlows have no kernel.
 
-    In a graph, where a variable may lie anywhere; an eager one tells that it lies on the processor.
+    This matters in a graph, where a variable may be on any device; an eager one is known to be on the CPU.
     """
     definition = everstep.optimizers.Adam(0.1)
     if not harness.bound(definition.bind(way.module)).backend.is_since("1.14"):

@@ -1,4 +1,4 @@
-"""Files that an older everstep made, before its rooms were rebuilt, load and go on as the run that wrote them did.
+"""Files that an older everstep wrote load, and training goes on as in the run that wrote them.
 
 tests/make/old_files.py wrote tests/files/old.zip with the package of commit 9782681: for each API a folder with each
 kind of file that its users save, a State, and the weights after three more steps. The folders of NumPy have pickles and

@@ -96,7 +96,7 @@ def test_each_rule_equals_the_float64_oracle(definition, dtype):
 
 @pytest.mark.parametrize("definition", grouped.KERNELS, ids=grouped.short)
 def test_the_kernels_of_a_device(definition, monkeypatch):
-    """Where torch has a fused kernel for the device, steps whose hypers are known take it; others the program."""
+    """Steps whose hypers are known use torch's fused kernel if the device has one; other steps run the program."""
     _with_kernels(monkeypatch)
     run, batches = train(definition, gradients(4)), gradients(8)
     for place, batch in enumerate(batches[4:]):
@@ -139,7 +139,7 @@ def test_large_groups_are_computed_in_parts(monkeypatch):
 
 
 def test_hypers_that_are_set_are_read_again():
-    """Through the optimizer, or the variable itself; a rate at each step, by a callback or a schedule."""
+    """Changes come through the optimizer or the variable; a callback or a schedule changes the rate at each step."""
     results = []
     for lowering in (None, grouped.PLAIN):
         run = train(AdamW(0.1, weight_decay=0.1), [], lowering=lowering)

@@ -450,7 +450,7 @@ def test_a_state_in_that_of_a_wrapper():
 
 
 def test_two_leaves_of_one_name():
-    """A state numbers them."""
+    """A state tells them apart by a number."""
     params = {"a": {"b": jnp.ones(2)}, "a/b": jnp.ones(3)}
     transform = SGD(0.1, momentum=0.9).bind(optax)
     opt_state = transform.update(params, transform.init(params), params)[1]

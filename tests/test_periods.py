@@ -47,7 +47,7 @@ def counts(way):
 
 
 def some_counts(way):
-    """Returns all of these on NumPy; elsewhere one of the large ones, by rotation."""
+    """Returns all counts on NumPy; elsewhere one of the large ones, by rotation."""
     large = counts(way)[1:]
     return counts(way) if harness.FULL or way.target == "arrays" else harness.share(large, len(large))
 
@@ -377,7 +377,7 @@ def test_rules_of_users_count_exactly(way):
 
 
 class Bounds(everstep.Definition):
-    """A quotient times 2^62, which an int64 holds for 0 and 1 alone, and a remainder times 2^24, plus 1.
+    """Computes a quotient times 2^62, which fits an int64 for 0 and 1 only, and a remainder times 2^24, plus 1.
 
     A float32 cannot hold 2^24 + 1. Such results are integers if their bounds fit, else floats.
     """

@@ -30,7 +30,7 @@ class Decaying(everstep.Definition):
 
 
 class Missed(Decaying):
-    """What missed updates do: m fades, and its sum times each rate is what the variable loses."""
+    """Does what missed updates would: m decays, and the variable loses the sum of rate times m."""
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         moved = steps.sum(hyper.learning_rate * steps.product(hyper.beta), hyper.beta)
@@ -101,7 +101,7 @@ class AxesOfMatrices(Decaying):
 
 
 class WholeMatrix(Decaying):
-    """Half precision has no sum so large."""
+    """Half precision cannot hold so large a sum."""
 
     locality = "variable"
 

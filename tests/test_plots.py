@@ -1,4 +1,4 @@
-"""`everstep show NAME --plot`: what is drawn, and where. A recorder stands for matplotlib, which few have."""
+"""`everstep show NAME --plot`: what is drawn, and where. A recorder takes the place of matplotlib."""
 from __future__ import absolute_import, division, print_function
 
 import re

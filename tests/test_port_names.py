@@ -202,7 +202,7 @@ def test_a_loop_that_counts_variables_is_refused():
 
 @pytest.mark.skipif(not APIS, reason="there is no graph to read without TensorFlow")
 def test_the_other_dtypes_of_a_port_are_the_originals():
-    """Its float64 variables, on NumPy, do what the original's do: half of what float32 variables do."""
+    """On NumPy, float64 variables move half as far as float32 ones, as with the original."""
     api = sorted(APIS)[-1]
     definition = test_port.ported(asking.made(asking.of_floatx, api, *APIS[api])).definition
     moved = {}

@@ -104,7 +104,7 @@ GRADS["table"] = np.ones((2, 3), "float32"), np.array([1, 4], "int64")
 
 @pytest.mark.parametrize("way", WAYS if harness.FULL else ONE_EACH, ids=ids)
 def test_numbers_are_equal_on_every_api(way):
-    """Starts bit for bit, since NumPy computes them; what a rule draws to rounding."""
+    """First values agree bit for bit, since NumPy computes them; what a rule draws agrees to rounding."""
     run = runs.trained(way, Drawing(), START, KINDS, [GRADS] * 3)
     for name, shape in SHAPES.items():
         check_starts(way, run, name)
@@ -134,7 +134,7 @@ def test_a_resumed_run_keeps_what_it_started_with(way):
 
 
 def test_a_state_keeps_them():
-    """Whatever the seed of the optimizer that takes it."""
+    """This holds whatever seed the other optimizer has."""
     table = np.zeros((6, 3), "float32")
     optimizer = runs.steps(Drawing(), table, table)
     state = everstep.capture(optimizer, [table])

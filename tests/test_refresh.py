@@ -40,7 +40,7 @@ class Held(everstep.Definition):
 
 
 def by_hand(start, grads, period, rate):
-    """Returns what `Held` does to one variable, written out."""
+    """Computes what `Held` does to one variable, step by step."""
     var, mean, scale, centre = start.astype("float64"), 0.0, 1.0, 0.0
     for step, grad in enumerate(grads):
         if step % period == 0:
@@ -123,7 +123,7 @@ def test_it_goes_on_in_the_middle_of_a_period(way):
 @pytest.mark.parametrize("way", [way for way in WAYS if way.target == "arrays" or "torch" in way.name],
                          ids=harness.way_name)
 def test_nothing_is_computed_in_between(way, monkeypatch):
-    """Where no function is compiled: how often the backend takes the square root that only the method has."""
+    """Counts, in uncompiled code, how often the backend takes the square root that only the method has."""
     start, batches = start_and_batches(7)
     run = runs.started(way, Held(0.3, period=3), start, KINDS)
     backend, calls = harness.bound(run.optimizer).backend, []

@@ -135,7 +135,7 @@ def test_what_keras_serializes(keras):
 @pytest.mark.parametrize("epsilon", [1e-7, 1e-4])
 @kerases
 def test_a_name_with_a_module_has_the_defaults_of_its_version(keras, epsilon, request):
-    """Keras's epsilon was 1e-8 before 2.1.3, was then that of its backend, and is a number of its own in TF 2."""
+    """Keras's epsilon was 1e-8 before 2.1.3, then `keras.backend.epsilon()`, and is a fixed number in TF 2."""
     harness.clear_session(keras)  # in TF 1 an earlier test's session may be of another graph
     request.addfinalizer(functools.partial(keras.backend.set_epsilon, keras.backend.epsilon()))
     keras.backend.set_epsilon(epsilon)

@@ -85,7 +85,7 @@ def test_search_and_kinds(chromium, report, width):
 
 
 def test_faults_are_seen(chromium, tmpdir):
-    """What the tests above rely on."""
+    """The tests above rely on this: the browser reports errors of the page."""
     import browser
 
     tmpdir.join("page.html").write(

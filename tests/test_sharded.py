@@ -64,7 +64,7 @@ each_api = pytest.mark.parametrize("api", sorted(APIS))
 
 
 def cases():
-    """Returns {name: definition}: each definition once, and wrappers. A cell takes its share."""
+    """Returns {name: definition} of all definitions and wrappers, of which a cell takes its share."""
     found = {each.__name__: define(each, dict((golden(each).CONFIGURATIONS or [{}])[0]))
              for each in definition_classes() if each.stages == 1}  # a table has one gradient here
     adam = Adam(0.1, epsilon=1e-3)

@@ -128,7 +128,7 @@ OUTPUTS = np.random.RandomState(4).uniform(-1, 1, (8, 2)).astype("float32")
 
 @contextlib.contextmanager
 def float16_policy(keras):
-    """New layers and models in the block are of mixed precision."""
+    """Makes new layers and models in the block use mixed precision."""
     mixed = keras.mixed_precision
     holders = [mixed, getattr(mixed, "experimental", None)]
     setters = [getattr(holder, name) for holder in holders for name in ("set_global_policy", "set_policy")

@@ -190,7 +190,7 @@ def test_files_of_an_older_torch_say_not_whether_decay_is_decoupled(tmp_path):
 
 
 def test_files_of_other_classes_are_not_taken_for_stock(tmp_path):
-    """Their groups may have the keys of RAdam, and their state its slots."""
+    """Another class may have the same keys in its groups and the same slots, here RAdam."""
     params, path = parameters(), str(tmp_path / "run.pt")
     optimizer = optim.RAdam(params)
     train(optimizer, params, 1)
@@ -402,7 +402,7 @@ NAMED = {
 
 @pytest.mark.parametrize("form", sorted(NAMED))
 def test_names_are_kept_in_each_torch(form):
-    """Torch before 2.6 knows no names: what it has in its place are ours, in the groups and in the state_dict."""
+    """Torch before 2.6 keeps no names of parameters, so everstep keeps them, in the groups and in the state_dict."""
     optimizers = []
     for _ in range(2):
         a, b = params = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
@@ -960,7 +960,7 @@ def test_averages_of_asgd_are_those_of_stock():
 
 @pytest.mark.parametrize("name", ["ASGD", "Rprop"])
 def test_a_new_rate_acts_when_it_does_in_stock(name):
-    """Of ASGD at the second update after, of Rprop never."""
+    """ASGD uses a new rate from the second update on, Rprop never."""
     case, (theirs, own) = (name, dict(lambd=0.1) if name == "ASGD" else {}), (parameters(), parameters())
     kept = parameters()
     for optimizer, params in ((stock(case, theirs), theirs), (ours(case, own), own), (ours(case, kept), kept)):

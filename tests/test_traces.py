@@ -68,7 +68,7 @@ def test_another_function_of_tensorflow_traces_no_rule():
 
 
 class Shaped(everstep.Definition):
-    """A rule with a slot whose shape depends on the variable's place among the others."""
+    """A rule with a slot whose shape depends on the variable's index."""
 
     learning_rate = everstep.hyper(0.1)
     m = everstep.slot(shape=lambda variable: variable.shape if variable.index else (1, variable.shape[1]))

@@ -56,6 +56,7 @@ def test_formulas(website):
     assert "<mrow><mo>\u2212</mo><mn>8</mn></mrow>" in formula("v = v + 1e-8")
     assert formula("v = v^(-1/4)").endswith("<mn>1</mn></mrow><mo>/</mo><mn>4</mn></mrow></msup></mrow></math>")
     assert "<msub><mi>g</mi><mrow><mn>1</mn></mrow></msub>" in formula("g_1 = grad(start)")
+    assert "<msub><mi>g</mi><mrow><mi>j</mi></mrow></msub>" in formula("x = sum(points_ij * g_j)")
     assert "<msub><mi>points</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>" in formula("x = sum(points_ij * g_j)")
     assert "<mi>d_max</mi>" in formula("d := d_max")
     assert formula("x = 1 if a > 0 else 2 if a < 0 else 3").count("<mtext>, else </mtext>") == 2

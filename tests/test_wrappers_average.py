@@ -270,7 +270,7 @@ def test_long_gaps():
 
 
 def test_a_stack_by_hand():
-    """Three nested halvings: average of (lookahead of (decayed))."""
+    """Nests three wrappers that halve: an average of a lookahead of a decay."""
     weights = np.full(1, 8.0)
     inner = everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.5), 1.0), 2)
     optimizer = everstep.moving_average(inner, 0.5).bind(np)

@@ -134,7 +134,7 @@ RESUMED = harness.each_in_turn([name for name in sorted(MADE) if "loss scale" no
 
 @pytest.mark.parametrize("name, way", RESUMED, ids=ids)
 def test_resumes_in_the_middle(name, way):
-    """In the middle of a cycle, a window, a period or an update; exact, bit for bit."""
+    """Interrupts a run in the middle of a cycle, a window, a period or an update; it goes on bit for bit."""
     assert checks.resumed_differs(runs.Trial(way, MADE[name](Adam(0.05), is_dense), steps=18), half=9) == []
 
 

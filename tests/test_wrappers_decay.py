@@ -164,7 +164,7 @@ def test_a_schedule_of_its_own_and_a_live_decay():
 
 
 def test_the_rule_sees_the_variable_before_or_after_decay():
-    """Also with a proximal inner rule, which assigns the new value itself."""
+    """This also holds with a proximal inner rule, which assigns the new value itself."""
     for beside, expected in ((False, 0.5 * 0.5), (True, 0.5 * 1 - 0.5)):
         weights = np.ones(1)
         inner = Halving(1.0)

@@ -66,7 +66,7 @@ def test_clip_by_units(way):
 
 
 def test_clip_by_units_inside_of_others():
-    """Where the gradient or the variable that it gets is computed."""
+    """The gradient or the variable that clip gets is then the result of an operation."""
     for wrap in (lambda inner: everstep.accumulate(inner, 2), lambda inner: everstep.decoupled_weight_decay(inner, 0.5),
                  lambda inner: everstep.grokfast(inner, factor=0.0)):
         weights = np.full((2, 2), 3.0)

@@ -89,7 +89,7 @@ def test_each_rate_is_set_by_itself(way):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_saved_and_resumed(way):
-    """In the middle of a window, bit for bit, by the API's own files."""
+    """Saves and loads with the API's own files in the middle of a window; the result is the same bit for bit."""
     definition = everstep.accumulate(split(way, default=SGD(0.1, momentum=0.9)), 3)
     run = runs.stepped(runs.resumed(trained(way, definition, 4)), BATCHES[4:9])
     assert runs.same(run.weights(), trained(way, definition, 9).weights())

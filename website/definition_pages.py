@@ -113,6 +113,7 @@ def arguments(definition, lines):
         text = texts.get(name) or OF_ALL[name]
         text = text[len(facts[1]) + 2:] if len(facts) > 2 and text.startswith(facts[1] + ". ") else text
         text = re.sub(r" ?\bDefault [^\s]+?\.(?= |$)", "", text) if default is not REQUIRED else text
+        text = re.sub(r"\bDefault None: ", "`None`: ", text)
         rows.append("- **`{}`** ({}): {}".format(
             name, code_values("; ".join(fact for fact in facts if fact)), indented(text) if name in texts else text))
     hypers = any(each.kind == "hyper" for each in definition.declarations.values())

@@ -9,7 +9,7 @@ OPERATORS = {ast.Add: "+", ast.Sub: "−", ast.Mult: "⋅", ast.Mod: "mod", ast.
              ast.LtE: "≤", ast.Eq: "="}
 STRENGTH = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.MatMult: 2, ast.Mod: 2, ast.Div: 3, ast.USub: 2, ast.Pow: 4}
 BRACKETS = "<mo stretchy='false'>(</mo>{}<mo stretchy='false'>)</mo>"
-INDEXED = re.compile(r"(\w+)_(\d|ij?)")  # g_1, weights_i, points_ij
+INDEXED = re.compile(r"(\w+)_(\d|ij?|j)")  # g_1, weights_i, points_ij
 PRIMED = re.compile(r"(\w)'")
 
 

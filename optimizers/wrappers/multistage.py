@@ -104,9 +104,9 @@ class Multistage(Wrapper):
     | "rk4"                       | 4     | 4         | none           | Kutta 1901                                    |
     | "rk45"                      | 5     | 6         | 7              | Dormand & Prince 1980                         |
 
-    Ralston: https://doi.org/10.1090/S0025-5718-1962-0150954-0
-    Bogacki & Shampine: https://doi.org/10.1016/0893-9659(89)90079-7
-    Dormand & Prince: https://doi.org/10.1016/0771-050X(80)90013-3
+    - Ralston: https://doi.org/10.1090/S0025-5718-1962-0150954-0
+    - Bogacki & Shampine: https://doi.org/10.1016/0893-9659(89)90079-7
+    - Dormand & Prince: https://doi.org/10.1016/0771-050X(80)90013-3
 
     With `tolerance`, the learning rate is multiplied by a size that the method adapts, at first 1. An update's error is
     estimated from its slopes: the root mean square of error / (1e-3 * tolerance + tolerance * |var|) over all

@@ -1,4 +1,4 @@
-"""Trains by a client's own optimizer twice and by ours, and resumes each from what it saved at half time."""
+"""Trains twice with a client's own optimizer and once with ours, and resumes each run from what it saved halfway."""
 from __future__ import absolute_import, division, print_function
 
 from collections import namedtuple

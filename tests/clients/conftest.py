@@ -10,7 +10,7 @@ from compare import LINES
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
-    """Lets clients warn, at import and in threads: filters of warnings are not safe there, so that no "error" may stay.
+    """Lets clients warn, at import and in threads: warning filters are not thread-safe, so none may be "error".
 
     https://docs.python.org/3/library/warnings.html#warnings.catch_warnings
     """

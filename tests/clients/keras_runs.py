@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def start(keras, seed=1):
-    """Begins a graph and its session. One thread: the order in which several add up is the greatest noise."""
+    """Begins a graph and its session, with one thread: the order in which several add up is the largest noise."""
     keras.backend.clear_session()
     seeded(seed)
     tf.set_random_seed(seed)

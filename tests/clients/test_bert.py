@@ -78,7 +78,7 @@ class Model(object):
         return {self.given[name]: value for name, value in feed.items()}
 
     def weights(self):
-        """Returns {variable: values}. Without the biases of keys: softmax cancels them."""
+        """Returns {variable: values}, without the biases of keys: softmax cancels them."""
         named = dict(zip((variable.op.name for variable in self.variables), self.session.run(self.variables)))
         return {name: value for name, value in named.items() if "key/bias" not in name}
 

@@ -107,7 +107,7 @@ def test_resumed(tmp_path):
 
 
 def test_its_own_run_continued():
-    """Stock Adam, then ours; GPflow moves the parameters, everstep the slots."""
+    """Trains with stock Adam, then with ours. GPflow carries the parameters over, everstep the slots."""
     whole, second = (Run("Adam", OPTIMIZERS["Adam"][which]()) for which in (0, 1))
     whole.train()
     state = everstep.capture(whole.optimizer, whole.model.trainable_variables)

@@ -53,7 +53,7 @@ def own(native, name, annealed):
 
 
 def ours(name, annealed):
-    """Returns what everstep.optimizers.DecoupledWeightDecay tells about keras-adamw, with reads now or ahead."""
+    """Returns the definition that DecoupledWeightDecay's docstring has for keras-adamw, with reads now or ahead."""
     for ahead in (0, 1) if annealed else (0,):
         rate = Annealing(RATE[name], TOTAL, ahead) if annealed else RATE[name]
         rules = {"AdamW": [everstep.optimizers.Adam(rate), AdamAhead(rate)],

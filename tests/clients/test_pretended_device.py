@@ -1,4 +1,4 @@
-"""Keras 3 on a device of torch that is no processor: numbers, launches, waits and operations that mix devices.
+"""Keras 3 with torch on a device that is not the CPU: numbers, launches, waits, and operations that mix devices.
 
 The device is pretended: pretended_device.cpp, a page of C++ that is built here, keeps its memory in the host's. Counts
 are those of torch's own operations, with its limits for lists of tensors; no time is measured.
@@ -277,7 +277,7 @@ TABLE = {}
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(BESIDE))
 def test_counts_beside_stock(name, kind):
-    """No more launches and waits than stock Keras, and one launch more than torch's fused optimizers at most."""
+    """A step launches and waits no more often than stock Keras, and once more than torch's fused optimizers at most."""
     count = 4 if name == "accumulate" else 1
     ours, stock = (steps(make, KINDS[kind], count=count) for make in BESIDE[name])
     TABLE[name, kind] = ours.launches, stock.launches
@@ -301,7 +301,7 @@ BESIDE_TORCH = {
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", sorted(BESIDE_TORCH))
 def test_counts_beside_torch(name, kind):
-    """Bound to torch.optim: no more launches and waits than torch's own with foreach=True; of RMSprop 1.5 times."""
+    """Bound to torch.optim, a step launches as often as torch's own with foreach=True at most; RMSprop 1.5 times."""
     definition, stock = BESIDE_TORCH[name]
     ours = of_torch(lambda tensors: definition.bind(torch.optim, params=tensors), KINDS[kind])
     foreach = of_torch(lambda tensors: stock(tensors, foreach=True), KINDS[kind])

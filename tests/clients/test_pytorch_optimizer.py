@@ -45,7 +45,7 @@ SINGLE = 2e-6  # on torch, Keras 3.15 computes the mean of a float64 array, and 
 
 
 def single(number):
-    """Returns a number as float32 has it: so everstep keeps hypers."""
+    """Rounds a number to float32, as everstep keeps hypers."""
     return float(np.float32(number))
 
 
@@ -126,7 +126,7 @@ PLAIN = {"lr": RATE, "foreach": False}
 
 
 def adopt(parameters, **more):
-    """Theirs, with the bound of the authors' code: it counts updates from 0."""
+    """Their optimizer with the bound of the authors' code, which counts updates from 0."""
     return theirs.ADOPT(parameters, betas=(BETA_1, BETA_2), eps=EPSILON, clip_lambda=lambda step: (step - 1) ** 0.25,
                         **dict(PLAIN, **more))
 
@@ -153,7 +153,7 @@ def ademamix(parameters, **more):
 
 
 class TheirMARS(theirs.MARS):
-    """Theirs, without the 1e-15 that it adds to the second moment, which the authors' code does not."""
+    """Their optimizer without the 1e-15 that it adds to the second moment: the authors' code adds nothing."""
 
     apply_ams_bound = staticmethod(functools.partial(theirs.MARS.apply_ams_bound, exp_avg_sq_eps=0.0))
 
@@ -202,7 +202,7 @@ def test_rule(label, make, definition):
 @pytest.mark.parametrize("noise", ["normal", "signs"])
 @pytest.mark.parametrize("place", sorted(MODULES))
 def test_sophia_h(place, noise):
-    """The loss is a quadratic one, for which theirs gets u * (H u) from the u of ours."""
+    """The loss is quadratic. Their optimizer is given u * (H u), with the u that ours has drawn."""
     random, gamma = np.random.RandomState(4), single(0.5)
     curvatures = {name: np.asarray(random.uniform(0.1, 3, shape)) for name, shape in SHAPES.items()}
     batches = [batch for each in gradients() for batch in (each, each)]  # the same at both points
@@ -302,7 +302,7 @@ MUON = [
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6)], ids=str)
 @pytest.mark.parametrize("label, settings, options", MUON, ids=[label for label, _, _ in MUON])
 def test_muon(label, settings, options, shape, monkeypatch):
-    """Theirs computes in bfloat16, for graphics cards: in float64 here. It divides by the norm, ours by that + 1e-7."""
+    """Their optimizer computes in bfloat16; here it uses float64. It divides by the norm, ours by the norm + 1e-7."""
     precise = functools.partial(muon_base.zero_power_via_newton_schulz_5, dtype=torch.float64)
     monkeypatch.setattr(muon_base, "zero_power_via_newton_schulz_5", precise)
 
@@ -366,7 +366,7 @@ def autoclip(share, history):
 
 
 def test_clip_by_percentile_in_its_first_steps():
-    """Exact for five norms; the estimate of the following ones is apart from theirs, by the figure that is printed."""
+    """The percentile is exact for the first five norms. Then our estimate differs from theirs by the printed figure."""
     wanted = reference(sgd, change=autoclip(30, []))
     definition = everstep.clip(SGD(RATE, momentum=BETA_1), percentile=30)
     steps = {place: ours(definition, module) for place, module in MODULES.items()}
@@ -382,7 +382,7 @@ def test_clip_by_percentile_in_its_first_steps():
 
 @pytest.mark.parametrize("shape, is_determined", [((5, 4), True), ((20, 4), False)], ids=str)
 def test_soap_is_not_determined(shape, is_determined):
-    """Why everstep has no SOAP: gradients of less than full rank that differ by a rounding take theirs elsewhere."""
+    """Their SOAP has no unique result where gradients lack full rank: a rounding error in them changes its weights."""
 
     def train(error):
         noise, batches = np.random.RandomState(3), gradients({"kernel": shape})
@@ -397,7 +397,7 @@ def test_soap_is_not_determined(shape, is_determined):
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_cautious(module):
-    """Theirs multiplies by n / (count + 1), as the authors' first code did; the present one and ours by n / count."""
+    """Their code multiplies by n / (count + 1), as the authors' did first; we use n / count, as the authors do now."""
     wanted = reference(lambda p: theirs.Lion(p, betas=(BETA_1, BETA_2), weight_decay=0.0, cautious=True, **PLAIN))
     steps = ours(everstep.cautious(Lion(RATE, **BETAS)), MODULES[module])
     before, their_before, worst = start(), start(), 0.0

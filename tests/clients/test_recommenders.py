@@ -103,7 +103,7 @@ def test_resumed_from_its_weights(name, tmp_path):
 
 
 def test_its_own_run_continued(tmp_path):
-    """Stock Adagrad for half of the steps, then ours with its accumulators; the index then ranks the same items."""
+    """Trains with stock Adagrad, then with ours from its accumulators: the index ranks the same items."""
     stock = RUNS["Adagrad"][0]
     whole, first, second = (compiled(make) for make in (
         stock, stock, lambda model: everstep.from_native(stock(model)).bind(tf.keras)))

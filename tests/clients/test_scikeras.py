@@ -29,7 +29,7 @@ Y = (X[:, 0] + X[:, 1] > 0).astype(int)
 
 
 def decaying(rate):
-    """A schedule tells whether a clone counts from 0 also where there are no slots."""
+    """A schedule shows whether a clone counts from 0, even without slots."""
     return keras.optimizers.schedules.InverseTimeDecay(rate, 5, 1.0)
 
 
@@ -68,7 +68,7 @@ def compared(what, name, run, make=estimator, bound=1e-6):
 
 @both
 def test_a_clone_of_a_fitted_estimator(name):
-    """It trains as if the first had never been fitted: the same weights."""
+    """The clone trains as if the first estimator had never been fitted: it gets the same weights."""
 
     def weights(fitted):
         again = clone(fitted).fit(X, Y)

@@ -43,7 +43,7 @@ class Run(object):
         return self.base.get_weights()
 
     def save(self, folder):
-        """The base model, which is what one keeps, has the trained optimizer too."""
+        """The base model, which people keep, has the trained optimizer too."""
         self.base.save(str(folder / "base.h5"))
 
     def load(self, folder):

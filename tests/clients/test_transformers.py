@@ -131,7 +131,7 @@ def test_resumed_from_its_own_checkpoint(tmp_path):
 
 
 def test_its_own_run_continued(trained, tmp_path):
-    """Its AdamWeightDecay for half of the steps, then ours with its slots."""
+    """Trains with its AdamWeightDecay for half of the steps, then with ours from its slots."""
     losses, trained_weights = trained
     first = compiled(own())
     fitted(first, EPOCHS // 2)
