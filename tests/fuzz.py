@@ -140,7 +140,13 @@ def uses(format, mutant, folder, results, turn=None):
     turns = (turn % 3,) if turn is not None else (0, 1, 2)
 
     def read():
-        results["state"], results["arrays"] = mutations.state_of(mutant.path, mutant.how)
+        try:
+            results["state"], results["arrays"] = mutations.state_of(mutant.path, mutant.how)
+        finally:
+            if os.path.exists(mutations.canary(os.path.dirname(mutant.path))):
+                raise Wrong("a pickle in the file was run")
+        if format == "none":
+            raise Wrong("a file of no known format was read")
         if mutant.checked and mutant.source:
             state, arrays = mutations.state_of(mutant.source, mutant.how)
             if not same(arrays, results["arrays"]) or results["state"].updates != state.updates:
@@ -333,7 +339,7 @@ class Worker(object):
 def write_note(place, mutant, seed, format, number):
     with io.open(os.path.join(place, "note.txt"), "w", encoding="utf-8") as file:
         file.write(u"--seed {} --format {} --number {}\nfrom {} {!r}\n{}\n".format(
-            seed, format, number, os.path.relpath(mutant.source, os.path.dirname(os.path.abspath(__file__))),
+            seed, format, number, mutant.source and os.path.relpath(mutant.source, os.path.dirname(mutations.STATES)),
             mutant.how, mutant.what))
 
 
@@ -341,10 +347,11 @@ class Report(object):
     """Counts what became of the files, and keeps those that matter."""
 
     def __init__(self, keep):
-        self.counts, self.peaks, self.problems, self.keep = {}, Counter(), [], keep
+        self.counts, self.peaks, self.seconds, self.problems, self.keep = {}, Counter(), Counter(), [], keep
 
-    def add(self, format, number, answer, folder):
+    def add(self, format, number, answer, folder, seconds):
         self.counts.setdefault(format, Counter())[answer["kind"]] += 1
+        self.seconds[format] += seconds
         self.peaks[format] = max(self.peaks[format], answer["peak"])
         if answer["kind"] in GOOD:
             return
@@ -364,10 +371,10 @@ class Report(object):
         return sum(sum(counts.values()) for counts in self.counts.values())
 
     def print(self):
-        rows = [("format", "files") + KINDS + ("peak MB",)]
+        rows = [("format", "files") + KINDS + ("peak MB", "seconds")]
         for format, counts in self.counts.items():
             rows.append((format, sum(counts.values())) + tuple(counts[kind] for kind in KINDS)
-                        + (self.peaks[format] // MEGABYTE,))
+                        + (self.peaks[format] // MEGABYTE, int(self.seconds[format])))
         for row in rows:
             print("| {} |".format(" | ".join(map(str, row))))
             if row is rows[0]:
@@ -405,7 +412,7 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
                 answer = worker.answer() if worker.pipe in ready else worker.overdue(limit)
                 if answer is None:
                     continue
-                report.add(worker.task[0], worker.task[1], answer, worker.folder)
+                report.add(worker.task[0], worker.task[1], answer, worker.folder, time.time() - worker.since[0])
                 tell(report)
                 worker.task = None
                 if worker.process is None:

@@ -5,8 +5,10 @@
 from __future__ import absolute_import, division, print_function
 
 import copy
+import io
 import json
 import os
+import pickletools
 import random
 import shutil
 import struct
@@ -22,7 +24,7 @@ from crafted_files import BUNDLES, FILES, block, copy_bundle, fixtures, h5py, re
 
 STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")
 
-# path: for the readers; how: arguments of read_checkpoint; source: path of the whole file;
+# path: for the readers; how: arguments of read_checkpoint; source: path of the whole file, or None;
 # what: the changes in words; checked: whether checksums must notice that an array changed.
 Mutant = namedtuple("Mutant", "path how source what checked")
 
@@ -502,21 +504,153 @@ def mutate_folder(chance, source, path):
     return what
 
 
-# name: (function, the library that it needs, name of the mutated file)
+# Pickles, and files of torch
+
+CALLS = ["os mkdir", "posix system", "builtins eval", "__builtin__ getattr", "collections OrderedDict",
+         "collections defaultdict", "_codecs encode", "numpy dtype", "numpy.core.multiarray scalar",
+         "torch FloatStorage", "torch BFloat16Storage", "torch LongStorage", "torch UntypedStorage", "torch Tensor",
+         "torch.storage UntypedStorage", "torch.storage _load_from_bytes", "torch.serialization _get_layout",
+         "torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3",
+         "torch._utils _rebuild_parameter", "torch Size", "torch device",
+         "argparse Namespace", "a b"]
+# Values, marks, calls and references, each as a pickle has it.
+PIECES = [b"N", b"\x88", b"\x89", b"(", b")", b"]", b"}", b"0", b"1", b"2", b"t", b"l", b"d", b"e", b"a", b"s", b"u",
+          b"R", b"b", b"o", b"Q", b".", b"\x81", b"\x85", b"\x86", b"\x87", b"\x8f", b"\x90", b"\x91", b"\x93", b"\x94",
+          b"h\0", b"h\x07", b"q\0", b"j\xff\xff\xff\xff", b"r\xff\xff\xff\x7f", b"I1\n", b"S'a'\n", b"P1\n", b"\x82\1",
+          b"\x8a\xff", b"\x8b\xff\xff\xff\xff", b"X\xff\xff\xff\x7f", b"\x8e" + b"\xff" * 8, b"\x95" + b"\xff" * 8,
+          b"\x96" + struct.pack("<Q", 1 << 40), b"G\x7f\xf0" + b"\0" * 6, b"G\x7f\xf8" + b"\0" * 6, b"]" * 100000,
+          b"(" * 100000, b"N" + b"\x85" * 100000, b"]q\0h\0a", b"}q\0U\1ah\0s", b"]q\0" + b"h\0h\0\x86" * 1000]
+
+
+def pickled_number(number):
+    digits = max(1, (number.bit_length() + 8) // 8)
+    number %= 1 << 8 * digits
+    return b"\x8b" + struct.pack("<I", digits) + bytes(bytearray(number >> 8 * each & 255 for each in range(digits)))
+
+
+def pickled_text(text):
+    text = text.encode("utf-8", "replace")
+    return b"X" + struct.pack("<I", len(text)) + text
+
+
+def pickled_call(name, *arguments):
+    return "c{}\n{}\n".format(*name.split()).encode("ascii") + b"(" + b"".join(arguments) + b"tR"
+
+
+def canary(folder):
+    """Returns the path of a folder that appears if a pickle in a mutant is run."""
+    return os.path.join(folder, "a pickle was run")
+
+
+def mutate_pickle(chance, data, folder):
+    """Returns (changed pickle, what was changed)."""
+    if chance.random() < 0.1:
+        return mutate_bytes(chance, data)
+    starts = [place for _, _, place in pickletools.genops(data)]
+    codes = [data[start:stop] for start, stop in zip(starts, starts[1:] + [len(data)])]
+    what = []
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        place, other = chance.randrange(len(codes)), chance.randrange(len(codes))
+        action = chance.choice(["number"] * 3 + ["text"] * 2 + ["name", "name", "drop", "double", "swap", "piece",
+                                                                "piece", "call", "run", "cut"])
+        kinds = {"number": b"KMJ\x8a", "text": b"XU\x8c", "name": b"c"}.get(action)
+        if kinds:
+            place = chance.choice([number for number, code in enumerate(codes) if code[:1] in kinds] or [place])
+        what.append("{} at {}".format(action, place))
+        if action == "number":
+            codes[place] = pickled_number(chance.choice(NUMBERS))
+        elif action == "text":
+            codes[place] = pickled_text(chance.choice(
+                TEXTS + [u"state", u"param_groups", u"params", u"exp_avg", u"cpu"]))
+        elif action == "name":
+            codes[place] = "c{}\n{}\n".format(*chance.choice(CALLS).split()).encode("ascii")
+        elif action == "drop":
+            del codes[place]
+        elif action == "double":
+            codes.insert(place, codes[place])
+        elif action == "swap":
+            codes[place], codes[other] = codes[other], codes[place]
+        elif action == "piece":
+            codes.insert(place, chance.choice(PIECES))
+        elif action == "call":
+            codes.insert(place, pickled_call(chance.choice(CALLS), *[chance.choice(codes + PIECES) for _ in range(2)]))
+        elif action == "run":
+            codes.insert(place, pickled_call("os mkdir", pickled_text(u"" + canary(folder))) + b"0")
+        else:
+            del codes[place + 1 :]
+        codes = codes or [b"."]
+    return b"".join(codes), "pickle: " + ", ".join(what)
+
+
 def mutate_torch(chance, source, path):
-    """The pickle in a file of torch.save, with a right checksum; or bytes."""
-    data = read_bytes(source)
-    if data[:2] != b"PK" or chance.random() < 0.3:
+    """The pickle in a file of torch.save, with a right checksum, other members of the zip, the zip, or bytes."""
+    data, folder = read_bytes(source), os.path.dirname(path)
+    in_zip = data[:2] == b"PK"
+    action = chance.choice(["pickle", "pickle", "pickle", "bytes"] + ["member", "zip"] * in_zip)
+    if action == "bytes":
         data, what = mutate_bytes(chance, data)
         write_bytes(path, data)
-        return what, read_bytes(source)[:2] == b"PK"  # the old format has no checksums
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name.endswith("data.pkl"):
-                content, what = mutate_bytes(chance, content)
-            new.writestr(name, bytes(content))
-    return "data.pkl: " + what, False
+        return what, in_zip  # the old format has no checksums
+    if not in_zip:
+        return mutate_old_torch(chance, data, path), False
+    with zipfile.ZipFile(source) as archive:
+        members = [[name, archive.read(name)] for name in archive.namelist()]
+    member, what = chance.choice(members), "zip"
+    if action == "pickle":
+        member = next(each for each in members if each[0].endswith("data.pkl"))
+        member[1], what = mutate_pickle(chance, member[1], folder)
+    elif action == "member":
+        member[1], what = mutate_bytes(chance, member[1])
+    if action == "zip":
+        write_zip_of(chance, path, members)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members:
+                archive.writestr(name, bytes(content))
+    return "{}: {}".format(member[0], what), False
+
+
+def mutate_old_torch(chance, data, path):
+    """One of the five pickles in a file of torch before 1.6."""
+    stream, ends = io.BytesIO(data), [0]
+    for _ in range(5):
+        for _ in pickletools.genops(stream):
+            pass
+        ends.append(stream.tell())
+    number = chance.choice([0, 1, 2, 3, 3, 3, 3, 4])
+    start, stop = ends[number : number + 2]
+    changed, what = mutate_pickle(chance, data[start:stop], os.path.dirname(path))
+    write_bytes(path, data[:start] + changed + data[stop:])
+    return "pickle {}: {}".format(number, what)
+
+
+def mutate_nothing_known(chance, source, path):
+    """A file of no format that everstep reads, such as a pickle, or the first bytes of one. All must be refused."""
+    run = pickled_call("os mkdir", pickled_text(u"" + canary(os.path.dirname(path)))) + b"."
+    noise = bytes(bytearray(chance.randrange(256) for _ in range(chance.choice([0, 1, 8, 100, 5000]))))
+    array, arrays = io.BytesIO(), io.BytesIO()
+    np.save(array, np.ones(3, np.float32))
+    np.savez(arrays, a=np.ones(3, np.float32))
+    objects = array.getvalue().replace(b"'<f4'", b"'|O' ") + run  # NumPy unpickles what follows such a header
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr(chance.choice(["a.npy", "array_0.npy", "state.json", "header.json"]), objects)
+    contents = OrderedDict([
+        ("pickle", b"\x80\x02" + run), ("pickle of Python 2", run), ("array", array.getvalue()),
+        ("array of objects", objects), ("arrays", arrays.getvalue()), ("zip of objects", zipped.getvalue()),
+        ("msgpack", b"\x82\xa4step\x03\xa6params\x81\xa1w\xc7\x08\x01\x93\x91\x03\xa7float32"),
+        ("JSON", b'{"class_name": "Adam", "config": {}}'), ("noise", noise), ("text", b"everstep\n" * 100),
+        ("pickle in torch's start", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03." + run),
+        ("HDF5's start", b"\x89HDF\r\n\x1a\n" + noise), ("zip's start", b"PK\x03\x04" + noise),
+        ("safetensors' start", struct.pack("<Q", len(noise) + 1) + b"{" + noise),
+        ("TensorFlow's end", noise + struct.pack("<Q", 0xDB4775248B80FB57))])
+    name = chance.choice(list(contents))
+    data, what = contents[name], name
+    if chance.random() < 0.5:
+        data, more = mutate_bytes(chance, data)
+        what += ", " + more
+    write_bytes(path, data)
+    return what, False
 
 
 def mutate_safetensors(chance, source, path):
@@ -539,9 +673,11 @@ def mutate_safetensors(chance, source, path):
     return "{} {}".format(action, what), False
 
 
+# name: (function, the library that it needs, name of the mutated file)
 MUTATORS = OrderedDict([
     ("npz", (mutate_zip, None, "run.npz")), ("torch", (mutate_torch, None, "run.pt")),
     ("safetensors", (mutate_safetensors, None, "run.safetensors")),
+    ("none", (mutate_nothing_known, None, "some.file")),
     ("h5", (mutate_h5, "h5py", "model.h5")),
     ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")), ("keras", (mutate_zip, "h5py", "model.keras")),
     ("tf-saver", (mutate_bundle, "tensorflow", "model.ckpt")),
@@ -566,6 +702,7 @@ def sources(format):
                     _SOURCES.setdefault(name.rpartition(".")[2], []).append((path, {}))
         _SOURCES["torch"] = [(os.path.join(FILES, "torch2.13", name), {}) for name in (
             "adam.pt", "adamw.bin", "checkpoint.pt", "nadam.pt", "rmsprop.pth")]
+        _SOURCES["none"] = [(None, {})]
         _SOURCES["safetensors"] = [(os.path.join(FILES, "safetensors", "nadam.safetensors"), {})]
         kinds = {"keras-h5": "h5", "keras-weights-h5": "weights.h5"}
         for each in fixtures():

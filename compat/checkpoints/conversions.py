@@ -108,7 +108,7 @@ def beta_power(beta, updates):
     for start in range(0, updates + 1, 1 << 20):
         count = min(1 << 20, updates + 1 - start)
         power = np.multiply.accumulate(np.append(power, np.full(count, beta, np.float32)), dtype=np.float32)[-1]
-        if power == 0 or power == 1:
+        if power * np.float32(beta) == power:  # such as the smallest float32 for 0.9: 0.9 of it is rounded up to it
             break
     return np.array(power, np.float32)
 
