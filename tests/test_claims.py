@@ -188,6 +188,18 @@ def test_optimizers_that_counted_by_themselves(tmp_path):
         everstep.read_checkpoint(path, everstep.partition(branches, OURS), updates={"four": 1})
 
 
+def test_a_branch_whose_gradients_were_all_zero(tmp_path):
+    """Its slots look as if it had made no update, but each of the optimizers has made some."""
+    program = Program({"one": adam(), "two": adam()}).run(one=3, two=2)
+    program.set(**{"two/{}/{}".format(name, slot): np.zeros((2, 3)) for name in "wb" for slot in ("Adam", "Adam_1")})
+    definition = everstep.partition({"one": ("one/", OURS)}, OURS)
+    path = program.save(tmp_path)
+    with pytest.raises(FileError, match="how many updates the branch one has made: 3 by beta1_power, 2 by "):
+        everstep.read_checkpoint(path, definition)
+    state = everstep.read_checkpoint(path, definition, updates={"one": "beta1_power"})
+    assert state.updates == 2 and dict(state.definition["starts"]) == {"one": 1}
+
+
 def test_optimizers_of_several_kinds(tmp_path):
     program = Program({"deep": adam(), "wide": momentum}).run(deep=3, wide=3)
     path = program.save(tmp_path)

@@ -11,7 +11,8 @@ import pytest
 
 import everstep
 from crafted_files import TENSORFLOW, read_bytes, tensorflow, write_bytes
-from everstep.errors import FileError, StateError
+from everstep.errors import FileError, StateError, UnsupportedError
+from everstep.optimizers import AdaBelief
 from harness import assert_same_arrays
 
 h5py = pytest.importorskip("h5py", reason="most of the files are HDF5")
@@ -129,3 +130,11 @@ def test_an_old_count_that_is_not_whole(tmp_path):
         everstep.read_checkpoint(copied(tmp_path, older(2.5), path))
     with pytest.raises(FileError, match="not whole: nan"):
         everstep.read_checkpoint(copied(tmp_path, older(np.nan), path))
+
+
+def test_a_rule_that_stock_has_not():
+    """A file with a config says that it is of a stock optimizer; weights alone may be of one that everstep bound."""
+    rule, folder = AdaBelief(0.1), os.path.join(FILES, "tfkeras2.15")
+    with pytest.raises(UnsupportedError, match="update_step has no stock optimizer with the slots of AdaBelief"):
+        everstep.read_checkpoint(os.path.join(folder, "nadam.h5"), rule)
+    refused(os.path.join(folder, "sgd.weights.h5"), "are not the state of AdaBelief", definition=rule)

@@ -54,6 +54,15 @@ def full_steps(monkeypatch):
     return ran
 
 
+class EverySecond(everstep.Wrapper):
+    """Leaves out every other step, and measures only where it updates."""
+
+    measures_on_update = True
+
+    def should_update(self, ops, hyper):
+        return hyper.pending >= 2
+
+
 RATE = keras.optimizers.schedules.InverseTimeDecay(0.1, 3, 1.0)
 REPEATED = [
     Adam(0.1), AdamW(0.1, weight_decay=0.1), SGD(0.1), SGD(0.1, momentum=0.9, nesterov=True), RMSprop(0.1), Lion(0.1),
@@ -61,6 +70,7 @@ REPEATED = [
     everstep.clip(AdamW(0.1), global_norm=0.5), everstep.accumulate(Adam(0.1), 3),
     everstep.moving_average(everstep.accumulate(SGD(0.1, momentum=0.9), 2)),
     everstep.accumulate(Adam(everstep.InverseTimeDecay(0.1, 0.3)), 2),
+    EverySecond(everstep.clip(SGD(0.1), global_norm=0.5)),
 ]
 
 

@@ -23,7 +23,8 @@ class TorchBackend(Backend):
     """Tensors of torch, which are updated in place. Sparse gradients are COO tensors with one sparse dimension."""
 
     name = "torch"
-    unsupported = GRAPHS + ("all_or_nothing", "concat_flat", "split")
+    # A sparse gradient is one tensor of torch, so none is put together from values and rows.
+    unsupported = GRAPHS + ("sparse", "all_or_nothing", "concat_flat", "split")
     adds_in_place = True
     lists = None  # type: Any
 
@@ -147,12 +148,6 @@ class TorchBackend(Backend):
         is_dense = grad is None or grad.layout is self.torch.strided or self._is_sparse(grad)
         return grad if is_dense else grad.to_dense()
 
-    def sparse(self, values, rows, like):
-        return self._coo(self.tensor(rows).reshape(1, -1), values, like.shape)
-
-    def _coo(self, indices, values, shape):
-        return self.torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
-
     def existing_rows(self, rows, variable, name):
         rows = self.constant(rows, "int64")  # after a wrong row number a device fails at every later call
         check_row_numbers(rows.cpu().numpy(), len(variable), name)
@@ -160,7 +155,8 @@ class TorchBackend(Backend):
 
     def no_rows(self, variable):
         rows = self.torch.zeros((1, 0), dtype=self.torch.int64, device=variable.device)
-        return self._coo(rows, self.read(variable)[:0], variable.shape)
+        return self.torch.sparse_coo_tensor(
+            rows, self.read(variable)[:0], variable.shape, check_invariants=False)
 
     def gather(self, variable, rows):
         return self.read(variable).index_select(0, self.cast(rows, "int64"))

@@ -67,10 +67,6 @@ class Totals(object):
             totals[name] = totals[name] + total if name in totals else total
         return totals
 
-    def none(self):
-        """Returns what `of` does, for a step that measures nothing."""
-        return OrderedDict((name, 0.0) for name, _, _, _ in self._sums)
-
 
 def _summed(is_total, value):
     """Returns (what is summed over all elements, or what it is the square of; whether it is). (None, False) if not."""

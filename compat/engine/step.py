@@ -188,9 +188,8 @@ class Step(object):
         if not defines(self.definition, "measure"):
             return []
         totals = self.lowerings.totals_of(self)
-        if totals is not None:
-            measures = should_update is None or bool(should_update)
-            known = totals.of([grad for grad, _ in self.pairs]) if measures else totals.none()
+        if totals is not None:  # also if no update needs them: to measure then is short
+            known = totals.of([grad for grad, _ in self.pairs])
             self.learn(known)
             return list(known.values())
         requests = []  # (whole variable's key or None for a total, name, view, value)

@@ -11,7 +11,7 @@ from everstep.compat.engine.step import Step, skips
 from everstep.compat.engine.step_numbers import StepNumbers
 from everstep.compat.engine.tracing import asked
 from everstep.optimizers.contract import flat
-from everstep.optimizers.contract.verbs import defines, measures_only_on_update
+from everstep.optimizers.contract.verbs import defines
 
 # What makes the base class do more than one update: it does not when these are None or False.
 _SETTINGS = ("gradient_accumulation_steps", "use_ema", "clipnorm", "global_clipnorm", "clipvalue", "loss_scale_factor")
@@ -26,7 +26,6 @@ class RepeatedSteps(object):
         self._is_possible = definition.stages == 1 and not (
             flat(definition, "scalar") or defines(definition, "should_accept"))
         self._measures = defines(definition, "measure")
-        self._measures_always = not skips(definition) or not measures_only_on_update(definition)
         self._variables = None  # the variables of the last step, if the next step may repeat it
         self._hypers = {}  # {name: its variable, or what its number is asked of at each step}
         self._definition = None  # the bound definition, with the schedules and functions that hypers were given as
@@ -73,7 +72,7 @@ class RepeatedSteps(object):
         adapter.framework.check_counters()
         with adapter.backend.computing():
             updates = self._should_update is None or bool(self._should_update.of(self._number)[0])
-            if self._measures and (updates or self._measures_always):
+            if self._measures:
                 totals = self.bound.lowerings.totals.of(grads)
                 self._known = {name: lists.number(total) for name, total in totals.items()}
             plans.repeat(grads, self._number, updates)
