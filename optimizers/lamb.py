@@ -20,7 +20,7 @@ class LAMB(Definition):
     |-----------------------------|-----------------------------------------------------------------------------|
     | Keras 3                     | the defaults; stock default: epsilon=1e-07; its weight_decay= is not part   |
     |                             | of the trust ratio                                                          |
-    | TensorFlow Addons           | the defaults; join its lists of patterns with "|"                           |
+    | TensorFlow Addons           | the defaults; join its lists of patterns with a vertical bar                |
 
     Advice:
         Use it for very large batches; the paper trains BERT with batches of 32,768. For other batch sizes it scales the

@@ -59,7 +59,7 @@ def test_formulas(website):
     assert "<msub><mi>g</mi><mrow><mi>j</mi></mrow></msub>" in formula("x = sum(points_ij * g_j)")
     assert "<msub><mi>points</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>" in formula("x = sum(points_ij * g_j)")
     assert "<mi>d_max</mi>" in formula("d := d_max")
-    assert formula("x = 1 if a > 0 else 2 if a < 0 else 3").count("<mtext>, else </mtext>") == 2
+    assert formula("x = 1 if a > 0 else 2 if a < 0 else 3").count("<mtext>, else&#160;</mtext>") == 2
     for text in ("No stock API has it.", "x = import y", "v = f(*a)"):
         assert formula(text) is None, text
 

@@ -81,7 +81,8 @@ def _markup(node):
         return "{}<mo>{}</mo>{}".format(_markup(node.left), OPERATORS[type(node.ops[0])], _markup(node.comparators[0]))
     if isinstance(node, ast.IfExp):
         parts = [_markup(part) for part in (node.body, node.test, node.orelse)]
-        return "{}<mtext> if </mtext>{}<mtext>, else </mtext>{}".format(*parts)
+        # Browsers trim ordinary spaces in <mtext>: https://www.w3.org/TR/mathml4/#fund_collapse
+        return "{}<mtext>&#160;if&#160;</mtext>{}<mtext>, else&#160;</mtext>{}".format(*parts)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         inside = "<mo>,</mo>".join(map(_markup, node.args))
         if node.func.id == "sqrt":
