@@ -463,8 +463,9 @@ def test_wrong_states_are_named():
     adam, sgd = Adam(0.1).bind(optax), SGD(0.1).bind(optax)
     state = adam.init(PARAMS)
     for wrong, said in ((sgd.init(PARAMS), "has the slot m"), (optax.adam(0.1).init(PARAMS), "this is tuple with none"),
-                        (adam.init({"other": jnp.ones(2)}), "mismatch")):
-        with pytest.raises((StateError, ValueError), match=said):
+                        (adam.init({"other": jnp.ones(2)}), "slot m of the state is a tree of another structure"),
+                        (None, "this is NoneType with none"), (GRADS, "this is dict with none")):
+        with pytest.raises(StateError, match=said):
             adam.update(GRADS, wrong, PARAMS)
     with pytest.raises(StateError, match="this has 2"):
         everstep.capture(adam, (state, state), PARAMS)
@@ -507,6 +508,10 @@ REFUSED = [
     (lambda: Adam().bind(optax).init({"w": jnp.ones(2, "complex64")}), GradientError, "real numbers"),
     (lambda: Adam().bind(optax).update({"w": jnp.ones(1)}, Adam().bind(optax).init({"w": jnp.ones(2)}),
                                        {"w": jnp.ones(2)}), GradientError, "of shape \\(1,\\)"),
+    (lambda: Adam().bind(optax).update(GRADS, Adam().bind(optax).init(PARAMS), {"other": jnp.ones(1)}), GradientError,
+     "params is a tree of another structure"),
+    (lambda: Adam().bind(optax).update({"w": jnp.ones(2)}, Adam().bind(optax).init({"w": jnp.ones(2)}), {"w": None}),
+     VariableError, "w is None in params"),
     (lambda: optax.chain(Adam()), AttributeError, "bind"),
     (lambda: everstep.from_native(optax.adam(0.1)), UnsupportedError, "closures that do not tell"),
     (lambda: everstep.capture(optax.adam(0.1), None, PARAMS), UnsupportedError, "closures that do not tell"),
@@ -515,6 +520,17 @@ REFUSED = [
     (lambda: everstep.loss_scale(Adam()).bind(optax).update(
         GRADS, everstep.loss_scale(Adam()).bind(optax).init(PARAMS)), UnsupportedError, "no loss was scaled"),
 ]
+
+
+def test_arrays_of_numpy_give_what_stock_gives():
+    """A float64 array becomes float32, as everywhere in JAX, and nothing warns of it."""
+    params, grads = {"w": np.ones(3)}, {"w": np.full(3, 0.5)}
+    outcomes = []
+    for transform in (optax.adam(0.1), Adam(0.1, epsilon=1e-8).bind(optax)):
+        updates, _ = transform.update(grads, transform.init(params), params)
+        outcomes.append(updates["w"])
+    assert outcomes[1].dtype == outcomes[0].dtype
+    np.testing.assert_allclose(outcomes[1], outcomes[0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("call, error, said", REFUSED)

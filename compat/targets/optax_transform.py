@@ -338,6 +338,8 @@ class TransformAdapter(InOneProcess):
 
     def update_tree(self, updates, state, params):
         tree = Tree(self, updates, params)
+        if state is None:  # which Tree.given takes for a call without one
+            self.given(state)
         bound = tree.layout.bound
         with self.held.holding(tree.given(state, params is not None)) as held, forgetting_failures(bound):
             check_repeat(self.bound, [])

@@ -8,10 +8,12 @@ from __future__ import absolute_import, division, print_function
 import copy
 from collections import OrderedDict, namedtuple
 
+import numpy as np
+
 from everstep.compat.backends.on_jax import Place
 from everstep.compat.engine.step import engine_slot_names
 from everstep.compat.targets.hypers import attribute
-from everstep.errors import StateError
+from everstep.errors import GradientError, StateError, VariableError
 from everstep.optimizers.contract.trees import tree, walk
 from everstep.optimizers.contract.verbs import overrides
 
@@ -93,15 +95,28 @@ class Tree(object):
         self._adapter, self._backend = adapter, adapter.backend
         leaves, self._shape = jax.tree_util.tree_flatten_with_path(whole, is_leaf=lambda leaf: leaf is None)
         self._all = [leaf for _, leaf in leaves]
-        self._values = self._all if params is None else self._shape.flatten_up_to(params)
+        self._values = self._all if params is None else self._leaves_of(params, GradientError, "params")
         self.present = [place for place, leaf in enumerate(self._all) if leaf is not None]
+        names = [name_of(leaves[place][0]) for place in self.present]
+        for place, name in zip(self.present, names):
+            if self._values[place] is None:
+                raise VariableError("{} is None in params, and has a gradient".format(name))
         self.leaves = [self._array(self._all[place]) for place in self.present]
         self.values = [self._array(self._values[place]) for place in self.present]
-        names = [name_of(leaves[place][0]) for place in self.present]
         self.layout = adapter.layouts.of(list(zip(names, self.values)))
 
     def _array(self, leaf):
+        if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "iuf":
+            return self._backend.tensor(leaf)  # float64 becomes float32 without a warning
         return leaf if hasattr(leaf, "dtype") else self._backend.tensor(leaf)
+
+    def _leaves_of(self, other, kind, name):
+        """Returns the leaves of a tree of the same structure. Raises `kind` if it has another one."""
+        try:
+            return self._shape.flatten_up_to(other)
+        except ValueError as error:
+            raise kind("{} is a tree of another structure than the gradients or parameters that were given with it: "
+                       "{}".format(name, error))
 
     def named(self):
         """Returns {name: `Place`} of the variables; a list of them if two have one name."""
@@ -135,7 +150,7 @@ class Tree(object):
             raise StateError(
                 "{} has the slot {}; this state has {}. It is of another definition".format(
                     self._adapter.bound.owner, role, ", ".join(sorted(state.slots)) or "none"))
-        return self._shape.flatten_up_to(state.slots[attribute(role)])
+        return self._leaves_of(state.slots[attribute(role)], StateError, "the slot {} of the state".format(role))
 
     def state(self, before=None):
         """Returns the `TransformState` of what is held; where a leaf has no gradient, with the slots of the one before.
