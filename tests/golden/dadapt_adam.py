@@ -10,7 +10,7 @@ So d is 0.1745 at the third update. Scalars are float32, which is seen in the ni
 _SETTINGS = {"learning_rate": 2.0, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.5, "d0": 0.125}
 _GRADS = [1.0, 2.0, 2.0, 1.0, -1.0, 0.5]
 # The gradients of the shared tests never end, and d would grow without end by them: its rounding would grow too.
-BASE = {"learning_rate": 2.0, "d0": 0.015625, "growth_rate": 1.0078125}
+BASE = {"learning_rate": 1.125, "d0": 0.03125, "growth_rate": 1.0078125}
 CONFIGURATIONS = [{"weight_decay": 0.01, "beta_2": 0.99}, {"bias_correction": True, "epsilon": 1e-3}]
 GOLDEN = [
     (

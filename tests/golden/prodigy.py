@@ -11,7 +11,7 @@ The fourth gradient raises d to 0.2. Scalars are float32, which is seen in the n
 _SETTINGS = {"learning_rate": 0.5, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.5, "d0": 0.125, "d_coef": 4.0}
 _GRADS = [1.0, 2.0, 2.0, 1.0, -1.0, 0.5]
 # The gradients of the shared tests never end, and d would grow without end by them: its rounding would grow too.
-BASE = {"learning_rate": 1.0, "d0": 0.015625, "growth_rate": 1.0078125}
+BASE = {"learning_rate": 1.0, "d0": 0.03125, "growth_rate": 1.0078125}
 CONFIGURATIONS = [
     {"weight_decay": 0.01, "beta_3": 0.9, "d_coef": 2.0},
     {"learning_rate": 2.0, "bias_correction": True, "safeguard_warmup": True, "epsilon": 1e-3},

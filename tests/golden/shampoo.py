@@ -13,7 +13,7 @@ _GRADS = [
 ]
 # With period 10, the roots of the first gradient serve for ten updates. Where it has no part, they are epsilon^(-1/4),
 # and float32 knows the eigenvalues to 1e-7 of the largest: with epsilon 1e-6 results differ by 2e-2, with 0.1 by 1e-6
-BASE = {"learning_rate": 2.0, "epsilon": 0.1}
+BASE = {"learning_rate": 4.0, "epsilon": 0.1}
 CONFIGURATIONS = [
     {"period": 1, "max_size": 3, "weight_decay": 0.01, "epsilon": 1e-6},
     {"period": 7, "max_size": 2, "momentum": 0.5, "beta": 0.9},
