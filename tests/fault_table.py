@@ -43,7 +43,7 @@ ROW = "%-16s %-22s %9s %9s %7s %8s  %s"
 COLUMNS = ("kind", "cell", "done", "held", "faults", "seconds", "what")
 PAGE = """# What was done to find faults
 
-Damaged files, killed writers, threads, wrong calls, members and hooks, in cells of the test matrix. This command wrote
+Damaged files, killed writers, threads, wrong calls, members and hooks, in cells of the test matrix. These commands made
 the page; [its file](../../tests/fault_table.py) says what each kind is, and what counts as its fault:
 
 <!-- not run: it takes an hour and more -->
