@@ -104,9 +104,10 @@ def beta_power(beta, updates):
     """Returns beta^(updates + 1), multiplied up in float32 as tf.train does."""
     if not isinstance(beta, float):
         raise StateError("only a beta that is a number has a power to write; got {!r}".format(beta))
-    power = np.float32(1)
-    for start in range(0, updates + 1, 1 << 20):
-        count = min(1 << 20, updates + 1 - start)
+    power, left = np.float32(1), updates + 1
+    while left > 0:
+        count = min(1 << 20, left)
+        left -= count
         power = np.multiply.accumulate(np.append(power, np.full(count, beta, np.float32)), dtype=np.float32)[-1]
         if power * np.float32(beta) == power:  # such as the smallest float32 for 0.9: 0.9 of it is rounded up to it
             break
