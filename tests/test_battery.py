@@ -228,9 +228,10 @@ def test_schedule(way, configured, schedule):
 
 @pytest.mark.parametrize("way, configured", cases(WAYS, each_of=16), ids=ids)
 def test_a_million_elements(way, configured):
-    shapes = {"large": getattr(golden(configured[0]), "LARGE", (1031, 1024))}
+    numbers = golden(configured[0])
+    shapes, steps = {"large": getattr(numbers, "LARGE", (1031, 1024))}, getattr(numbers, "LARGE_STEPS", 30)
     differences = run_and_compare(
-        way, define(*configured), shapes=shapes, kinds={"large": harness.DENSE}, steps=STEPS if harness.FULL else 30
+        way, define(*configured), shapes=shapes, kinds={"large": harness.DENSE}, steps=STEPS if harness.FULL else steps
     )
     check(label(*configured), way, differences, case="1M elements")
 

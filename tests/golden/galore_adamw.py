@@ -20,7 +20,7 @@ def _turned(matrix):
     return [list(row) for row in zip(*matrix)]
 
 
-BASE = {"learning_rate": 1.0, "rank": 1}
+BASE = {"learning_rate": 0.3, "rank": 1}
 CONFIGURATIONS = [
     {"period": 10, "weight_decay": 0.01},
     {"period": 1, "beta_1": 0.5, "scale": 1.0},
@@ -57,3 +57,4 @@ GOLDEN = [
 ]  # fmt: skip
 CATCH_UP = None  # refused: the rule needs the whole variable
 LARGE = (65537, 16)  # one singular value stands out: of the others float32 cannot tell the vectors apart
+LARGE_STEPS = 60  # in fewer it moves by less than its own size
