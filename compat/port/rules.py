@@ -283,11 +283,26 @@ def l2_loss(machine, op):
     return [ops.sum(ops.square(given(machine, op))) / 2]
 
 
+def _norm_of_one_number_keeps_its_sign():
+    """Returns whether the kernel takes a reduction of one element for none, and forgets the absolute value."""
+    import tensorflow
+
+    tf1 = tensorflow.compat.v1  # TensorFlow 1.13 has it, and the op came with 1.14
+    with tf1.Graph().as_default(), tf1.Session() as session:
+        return session.run(tf1.raw_ops.EuclideanNorm(input=[-1.0], axis=[0])) < 0
+
+
 @rule(*_REDUCTIONS)
 def reduce(machine, op):
     name, value = _REDUCTIONS[op.type], machine.value(op.inputs[0])
     if isinstance(value, (Array, Unknown)):
         return [fixed_or(op.outputs[0], Unknown("the result of " + op.type))]
+    if op.type == "EuclideanNorm" and _norm_of_one_number_keeps_its_sign():
+        raise PortError(
+            "EuclideanNorm of this TensorFlow returns one number as it is, with its sign, so that the original does "
+            "something else to variables of one element. Write tf.sqrt(tf.reduce_sum(tf.square(x))), or port it with "
+            "a newer TensorFlow"
+        )
     if isinstance(value, list):
         return [_of_list(name if op.type != "EuclideanNorm" else op.type, value)]
     if op.inputs[0].get_shape().ndims is None:
