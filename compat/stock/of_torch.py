@@ -48,69 +48,86 @@ REFUSED = {
 }
 
 
-def _entry(definition, native, slots, arguments, **fields):
-    renamed = dict(_RENAMED, **fields.pop("renamed", {}))
-    fields = dict(fields, home="torch.optim", renamed=renamed)
-    return Stock("torch_optim", native, definition, arguments, slots=slots, **fields)
+def _decayed(rule, decay, decoupled):
+    return decoupled_weight_decay(rule, decay) if decoupled else l2_penalty(rule, decay)
+
+
+def _decayed_by_own(rule, decay, decoupled):
+    return rule.replace(weight_decay=decay) if decoupled else l2_penalty(rule, decay)
+
+
+def _decayed_beside(rule, decay, _):
+    return decoupled_weight_decay(rule, decay, beside=True)
+
+
+class TorchStock(Stock):
+    """A stock optimizer of torch.optim.
+
+    Attributes:
+        off: `{key: value}` of what its groups have beside hypers of the definition, when that is off.
+        decayed: a function (definition, weight_decay of a group, whether that is decoupled) that returns the
+            definition with that decay, if the decay is no argument of the definition itself.
+        counts: whether it counts its steps.
+    """
+
+    def __init__(self, definition, native, slots, arguments, off=(("weight_decay", 0),), decayed=_decayed, counts=True,
+                 renamed=(), **fields):
+        Stock.__init__(self, "torch_optim", native, definition, arguments, slots=slots, home="torch.optim",
+                       renamed=dict(_RENAMED, **dict(renamed)), **fields)
+        self.off, self.decayed, self.counts = dict(off), decayed, counts
 
 
 def _entries():
-    corrected = {"corrected_root": True}
-    yield _entry(
+    corrected, switched = {"corrected_root": True}, {"weight_decay": 0, FLAG: False}
+    yield TorchStock(
         SGD, "SGD", "velocity=momentum_buffer",
         OrderedDict([("lr", 0.001), ("momentum", 0.0), ("dampening", 0.0), ("nesterov", False)]),
-        fixed={"rate_in_velocity": False}, note="its weight_decay is everstep.l2_penalty; it keeps no count of steps",
+        fixed={"rate_in_velocity": False}, counts=False,
+        note="its weight_decay is everstep.l2_penalty; it keeps no count of steps",
     )
-    yield _entry(Adam, "Adam", _MOMENTS + " v_hat=max_exp_avg_sq", dict(_BETAS, amsgrad=False), fixed=corrected,
-                 note="its weight_decay is everstep.l2_penalty")
-    yield _entry(AdamW, "AdamW", _MOMENTS + " v_hat=max_exp_avg_sq", dict(_BETAS, amsgrad=False, weight_decay=0.01),
-                 fixed=dict(corrected, decay_times_rate=True))
-    yield _entry(Adam, "SparseAdam", _MOMENTS, _BETAS, fixed={"amsgrad": False}, sparse="rows")
-    yield _entry(
+    yield TorchStock(Adam, "Adam", _MOMENTS + " v_hat=max_exp_avg_sq", dict(_BETAS, amsgrad=False), fixed=corrected,
+                     off=switched, note="its weight_decay is everstep.l2_penalty")
+    yield TorchStock(AdamW, "AdamW", _MOMENTS + " v_hat=max_exp_avg_sq", dict(_BETAS, amsgrad=False, weight_decay=0.01),
+                     fixed=dict(corrected, decay_times_rate=True), off={FLAG: True})
+    yield TorchStock(Adam, "SparseAdam", _MOMENTS, _BETAS, fixed={"amsgrad": False}, sparse="rows", off={})
+    yield TorchStock(
         RMSprop, "RMSprop", "mean_square=square_avg velocity=momentum_buffer mean_grad=grad_avg",
         dict(lr=0.01, alpha=0.99, eps=1e-8, momentum=0.0, centered=False), renamed={"alpha": "rho"},
         fixed={"epsilon_in_root": False, "initial_mean_square": 0.0, "rate_in_velocity": False},
         note="its weight_decay is everstep.l2_penalty",
     )
-    yield _entry(
+    yield TorchStock(
         Adagrad, "Adagrad", "accumulator=sum", dict(lr=0.01, initial_accumulator_value=0.0, eps=1e-10),
-        fixed={"epsilon_in_root": False}, note="its lr_decay is everstep.rate_decay",
+        fixed={"epsilon_in_root": False}, off={"weight_decay": 0, "lr_decay": 0},
+        note="its lr_decay is everstep.rate_decay",
     )
-    yield _entry(Adadelta, "Adadelta", "mean_square=square_avg mean_square_step=acc_delta",
-                 dict(lr=1.0, rho=0.9, eps=1e-6), note="its weight_decay is everstep.l2_penalty")
-    yield _entry(Adamax, "Adamax", "m=exp_avg u=exp_inf", dict(_BETAS, lr=0.002), fixed={"epsilon_in_norm": True},
-                 note="its weight_decay is everstep.l2_penalty")
-    yield _entry(
+    yield TorchStock(Adadelta, "Adadelta", "mean_square=square_avg mean_square_step=acc_delta",
+                     dict(lr=1.0, rho=0.9, eps=1e-6), note="its weight_decay is everstep.l2_penalty")
+    yield TorchStock(Adamax, "Adamax", "m=exp_avg u=exp_inf", dict(_BETAS, lr=0.002), fixed={"epsilon_in_norm": True},
+                     note="its weight_decay is everstep.l2_penalty")
+    yield TorchStock(
         Nadam, "NAdam", _MOMENTS, dict(_BETAS, lr=0.002, momentum_decay=0.004), counters="momentum_product=mu_product",
-        fixed={"momentum_schedule": True}, note="its weight_decay is everstep.l2_penalty",
+        fixed={"momentum_schedule": True}, off=switched, note="its weight_decay is everstep.l2_penalty",
     )
-    yield _entry(
-        RAdam, "RAdam", _MOMENTS, _BETAS,
+    yield TorchStock(
+        RAdam, "RAdam", _MOMENTS, _BETAS, off=switched, decayed=_decayed_by_own,
         fixed={"amsgrad": False, "corrected_root": False, "sma_threshold": 5.0, "weight_decay": 0.0},
         note="its weight_decay is everstep.l2_penalty",
     )
-    yield _entry(ASGD, "ASGD", "average=ax eta mu", dict(lr=0.01, lambd=1e-4, alpha=0.75, t0=1e6),
-                 note="its weight_decay is everstep.l2_penalty")
-    yield _entry(Rprop, "Rprop", "previous_grad=prev step_size", OrderedDict(
-        [("lr", 0.01), ("eta_minus", 0.5), ("eta_plus", 1.2), ("step_size_min", 1e-6), ("step_size_max", 50)]))
-    yield _entry(
+    yield TorchStock(ASGD, "ASGD", "average=ax eta mu", dict(lr=0.01, lambd=1e-4, alpha=0.75, t0=1e6),
+                     note="its weight_decay is everstep.l2_penalty")
+    yield TorchStock(Rprop, "Rprop", "previous_grad=prev step_size", OrderedDict(
+        [("lr", 0.01), ("eta_minus", 0.5), ("eta_plus", 1.2), ("step_size_min", 1e-6), ("step_size_max", 50)]), off={})
+    yield TorchStock(
         Adafactor, "Adafactor", "rows=row_var^ columns=col_var^ v=variance-",
         OrderedDict([("lr", 0.01), ("beta2_decay", -0.8), ("eps_1", 0.0), ("eps_2", 1e-3), ("d", 1.0)]),
         renamed={"beta2_decay": "beta_2_decay", "eps_1": "epsilon_1", "eps_2": "epsilon_2", "d": "clip_threshold"},
         none={"eps_1": 0.0}, fixed={"epsilon_floor": True, "relative_step": True, "scale_parameter": True},
-        note="its weight_decay is everstep.decoupled_weight_decay(beside=True)",
+        decayed=_decayed_beside, note="its weight_decay is everstep.decoupled_weight_decay(beside=True)",
     )
 
 
 TORCH = tuple(_entries())
-# What stock has in its groups beside hypers of the definition, when it is off.
-_OFF = dict(  # type: dict[str, dict]
-    SGD=dict(weight_decay=0), Adam=dict(weight_decay=0, decoupled_weight_decay=False),
-    AdamW=dict(decoupled_weight_decay=True), RMSprop=dict(weight_decay=0), Adagrad=dict(weight_decay=0, lr_decay=0),
-    Adadelta=dict(weight_decay=0), Adamax=dict(weight_decay=0), ASGD=dict(weight_decay=0), Rprop={},
-    Adafactor=dict(weight_decay=0),
-    NAdam=dict(weight_decay=0, decoupled_weight_decay=False), RAdam=dict(weight_decay=0, decoupled_weight_decay=False),
-)
 
 
 def parts_of(key, value):
@@ -149,7 +166,7 @@ def spelled(entry, key):
 
 def keys_of(entry):
     """Returns the keys of a group that hold what a stock optimizer of torch computes with."""
-    return set(joined(entry.names)).union(_OFF.get(entry.native, ()))
+    return set(joined(entry.names)).union(entry.off)
 
 
 def bound_as(optimizer, updates=None):
@@ -162,7 +179,8 @@ def bound_as(optimizer, updates=None):
         UnsupportedError: no definition computes what it does, or its groups differ.
         StateError: it counts its steps, and `updates` is given.
     """
-    counts = type(optimizer).__name__ != "SGD"
+    entry = entry_named(type(optimizer).__name__)
+    counts = entry is None or entry.counts
     if counts and updates is not None:
         raise StateError(own_count(type(optimizer).__name__))
     groups = []
@@ -173,8 +191,8 @@ def bound_as(optimizer, updates=None):
     twin = from_torch(optimizer).bind(sys.modules["torch.optim"], params=groups, **flags)
     if not counts and updates is None:
         warnings.warn(StateWarning(
-            "torch.optim.SGD keeps no count of its steps, and the state counts from {}; give capture the "
-            "number of its steps as updates=".format(1 if any(optimizer.state.values()) else 0)), stacklevel=3)
+            "torch.optim.{} keeps no count of its steps, and the state counts from {}; give capture the number of its "
+            "steps as updates=".format(entry.native, 1 if any(optimizer.state.values()) else 0)), stacklevel=3)
     adapter = twin._bound.adapter
     adapter.load_state_dict(optimizer.state_dict(), updates or 1)
     if updates is not None:
@@ -204,18 +222,18 @@ def groups_of_stock(definition_class, definition):
     if entry is None:
         return {}, {}, {}, {}
     names = {ours: PARTS.get(theirs, (theirs, None)) for theirs, ours in entry.names.items()}
-    if entry.native == "Adagrad":
+    if "lr_decay" in entry.off:
         names["rate_decay/rate"] = "lr_decay", None
     settings, none = {}, {}  # type: dict, dict
     if definition is not None:
         rule = definition.base
-        settings.update(_OFF[entry.native])
+        settings.update(entry.off)
         settings.update((theirs, getattr(rule, ours)) for theirs, ours in entry.names.items()
                         if rule.declarations[ours].kind == "option")
         decoupled = [node.definition for node in walk(tree(definition))
                      if isinstance(node.definition, (DecoupledWeightDecay, Decoupled))]
         if FLAG in settings:
-            settings[FLAG] = bool(decoupled) or entry.native == "RAdam" and rule.weight_decay != 0
+            settings[FLAG] = bool(decoupled) or "weight_decay" in entry.fixed and rule.weight_decay != 0
         if all(getattr(rule, option) == value for option, value in entry.fixed.items()):
             none = {entry.names[theirs]: value for theirs, value in entry.none.items()}
     return names, settings, {counter.name: counter.native for counter in entry.head}, none
@@ -260,13 +278,7 @@ def of_groups(name, groups, is_stock=True):
                        for theirs in entry.names})
     decay = first.get("weight_decay", 0)
     if "weight_decay" not in entry.names and _is_on(decay):
-        if first.get(FLAG):
-            own = entry.native == "RAdam"
-            rule = rule.replace(weight_decay=decay) if own else decoupled_weight_decay(rule, decay)
-        elif entry.native == "Adafactor":
-            rule = decoupled_weight_decay(rule, decay, beside=True)
-        else:
-            rule = l2_penalty(rule, decay)
+        rule = entry.decayed(rule, decay, first.get(FLAG))
     return rate_decay(rule, first["lr_decay"]) if first.get("lr_decay") else rule
 
 
