@@ -20,6 +20,7 @@ import cells
 
 TUTORIALS = ("docs/keras3.md", "docs/custom_loops.md", "docs/schedules.md", "examples/old_run.md",
              "docs/swap_optimizer.md")
+GALLERY = "examples/README.md"  # the page that lists them
 PREPARES = re.compile(r"^<!-- notebook:\n(.*?)^-->\n\n", re.S | re.M)
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?!\w+:|#)(?P<address>[^()\s]+)\)")
 LIMIT = 120  # seconds for one cell

@@ -9,11 +9,10 @@ from html.parser import HTMLParser
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "matrix"))
 
-from notebooks import TUTORIALS  # noqa: E402
+from notebooks import GALLERY, TUTORIALS  # noqa: E402
 
 LARGEST = 8000000  # bytes, without pictures; half are the pages of definitions and those on Keras, torch and optax
 PICTURES = (".png", ".svg", ".jpg", ".ico")
-GALLERY = "examples/README.html"
 LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "video": "src"}
 
 
@@ -101,7 +100,8 @@ def definition_faults(page):
 def notebook_faults(folder, known):
     """Yields a line for each tutorial whose page or gallery has no link to its notebook, or to a file that is none."""
     for page in TUTORIALS:
-        for start in (page[:-len(".md")] + ".html", GALLERY):
+        for start in (page, GALLERY):
+            start = start[:-len(".md")] + ".html"
             path = os.path.join(folder, *start.split("/"))
             name = os.path.basename(page)[:-len(".md")] + ".ipynb"
             found = [link for link in (known[path].links if path in known else []) if os.path.basename(link) == name]

@@ -25,7 +25,7 @@ AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", os.path.j
                os.path.join("matrix", "record"), "examples", "api", os.path.join("website", "README.md"))
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.S | re.M)
 LINK = re.compile(r"\]\((?!\w+:|#)([^()\s#]+)(#[^()\s]*)?\)")
-GALLERY, BELOW = os.path.join("examples", "README.md"), "## Notebooks\n"
+BELOW = "## Notebooks\n"  # the heading of the gallery that its downloads follow
 FAMILY_ORDER = ("gradient descent", "Adagrad", "Adam", "second order", "signs")
 
 
@@ -83,7 +83,7 @@ def with_downloads(text, name):
     if name in notebooks.TUTORIALS:
         title, _, rest = text.partition("\n")
         return "{}\n\n{}\n{}".format(title, download("Download this page as a notebook", name, name), rest)
-    if name != GALLERY:
+    if name != notebooks.GALLERY:
         return text
     titles = [read(os.path.join(ROOT, page)).partition("\n")[0].lstrip("# ") for page in notebooks.TUTORIALS]
     lines = ["* " + download(*each, start=name) for each in zip(titles, notebooks.TUTORIALS)]

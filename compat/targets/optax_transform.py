@@ -329,7 +329,7 @@ class TransformAdapter(InOneProcess):
         for variable in tree.layout.variables:
             if "complex" in variable.dtype:
                 raise hypers.refusal(self.bound, "complex variables", got=variable.name, dtype=variable.dtype)
-        with self.held.holding(tree.given()) as held, forgetting_failures(tree.layout.bound):
+        with self.held.holding(tree.given_params()) as held, forgetting_failures(tree.layout.bound):
             starts = scalar_starts(self.bound.definition)
             held.update((place, backend.constant(0, "int32")) for place in self._counters.values())
             held.update((place, backend.constant(starts[name], "float32")) for name, place in self._scalars.items())
@@ -338,8 +338,6 @@ class TransformAdapter(InOneProcess):
 
     def update_tree(self, updates, state, params):
         tree = Tree(self, updates, params)
-        if state is None:  # which Tree.given takes for a call without one
-            self.given(state)
         bound = tree.layout.bound
         with self.held.holding(tree.given(state, params is not None)) as held, forgetting_failures(bound):
             check_repeat(self.bound, [])

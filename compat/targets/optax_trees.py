@@ -124,12 +124,13 @@ class Tree(object):
         named = OrderedDict((variable.name, variable) for variable in variables)
         return named if len(named) == len(variables) else variables
 
-    def given(self, state=None, has_params=True):
-        """Returns {`Place`: value} of the parameters, if there are any, and of a state, if it is given."""
-        held = dict(zip(self.layout.variables, self.values)) if has_params else {}
-        if state is None:
-            return held
-        adapter = self._adapter
+    def given_params(self):
+        """Returns {`Place`: value} of the parameters."""
+        return dict(zip(self.layout.variables, self.values))
+
+    def given(self, state, has_params=True):
+        """Returns {`Place`: value} of a state, and of the parameters, if there are any."""
+        held, adapter = self.given_params() if has_params else {}, self._adapter
         held.update(adapter.given(state))
         for role in self.layout.roles:
             places = [(place, variable.slots[role]) for place, variable in zip(self.present, self.layout.variables)

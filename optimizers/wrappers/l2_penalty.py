@@ -10,7 +10,7 @@ class L2Penalty(Wrapper):
 
     grad := grad + weight_decay * var
 
-    What is added is the gradient of a penalty in the loss, weight_decay / 2 * sum(var^2).
+    It adds the gradient of the penalty weight_decay / 2 * sum(var^2) to that of the loss.
 
     Krogh & Hertz 1991, https://proceedings.neurips.cc/paper/1991/hash/8eefcfdf5990e441f0fb6f3fad709e21-Abstract.html
     equation 3. In adaptive rules this is not the weight decay of AdamW: Loshchilov & Hutter 2019,
