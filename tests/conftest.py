@@ -25,7 +25,7 @@ import cells  # noqa: E402
 pytest.register_assert_rewrite("keras_suite", "runs")
 
 CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
-HALF = os.environ.get("EVERSTEP_HALF")  # 0 or 1, set by matrix/run.py: a quick cell runs half of its shared cases
+THIRD = os.environ.get("EVERSTEP_THIRD")  # 0 to 2, set by matrix/run.py: which of its shared cases a quick cell runs
 FULL = bool(os.environ.get("EVERSTEP_FULL"))
 FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras", "optax")
 INSTALLED = {}  # {package: installed version, or None if it is not installed}
@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(config, items):
     selected, deselected = [], []
     for item in items:
         number = cells.number_of(item.nodeid)
-        is_selected = not _is_shared(item) or cells.has_case(parts, _target(item), number) and _is_in_half(number)
+        is_selected = not _is_shared(item) or cells.has_case(parts, _target(item), number) and _is_in_third(number)
         (selected if is_selected else deselected).append(item)
     items[:] = selected
     config.hook.pytest_deselected(items=deselected)
@@ -119,8 +119,8 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.xfail(reason="%s (%s)" % (entry.cause, entry.link), strict=True))
 
 
-def _is_in_half(number):
-    return not HALF or FULL or cells.read()[CELL].group != "quick" or (number >> 16) % 2 == int(HALF)
+def _is_in_third(number):
+    return not THIRD or FULL or cells.read()[CELL].group != "quick" or (number >> 16) % 3 == int(THIRD)
 
 
 def _target(item):

@@ -74,6 +74,7 @@ def trained(chance, changes):
     return k, watch, model
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("changes", ["", "frozen", "thawed"])
 @pytest.mark.parametrize("seed", range(12))
 def test_reads_what_the_optimizer_held_or_refuses(seed, changes, tmp_path):

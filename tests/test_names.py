@@ -61,6 +61,7 @@ def value_of(run, name):
         return float(run.world.read(value) if hasattr(value, "dtype") else value)
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("way", WAYS, ids=harness.way_name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_name_works_or_is_refused(way, kind):
