@@ -83,7 +83,7 @@ def unregistered(module):
     """Hides our classes from the API's loaders, as in a process that has not bound any definition."""
     table = native_classes.registry_of(detect.find(module).base).get_custom_objects()
     classes = {name: value for name, value in table.items() if hasattr(value, "definition_class")}
-    modules = {name: value for name, value in sys.modules.items() if name.startswith("everstep.native.")}
+    modules = {name: value for name, value in sys.modules.items() if name.startswith("everstep.native")}
     for known, names in ((table, classes), (sys.modules, modules)):
         for name in names:
             del known[name]

@@ -184,6 +184,12 @@ def test_config_makes_an_equal_optimizer():
     assert again.name == "mine"
 
 
+def test_a_keyword_that_the_target_does_not_take_is_named():
+    for make in (lambda: Adam(0.1).bind(np, clipnorms=1.0), lambda: Adam.native_class(np)(0.1, clipnorms=1.0)):
+        with pytest.raises(errors.DefinitionError, match="Adam on arrays: it takes no keyword clipnorms; .*name"):
+            make()
+
+
 # Accumulation
 
 

@@ -265,6 +265,31 @@ def test_a_pickle_in_a_process_that_bound_nothing(way):
     assert "everstep.native." in output and "Adam(learning_rate=0.025," in output, output
 
 
+CLASS_UNPICKLER = """
+import base64, json, pickle, sys
+sys.path[:0] = json.loads(sys.argv[1])
+native = pickle.loads(base64.b64decode(sys.argv[2]))
+assert pickle.loads(pickle.dumps(native)) is native
+print("%s %s" % (native.__module__, native.definition_class.__name__))
+missing = base64.b64decode(sys.argv[2]).replace(b"Adam", b"Mine")
+try:
+    pickle.loads(missing)
+except AttributeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("way", harness.one_of_each_target(harness.all_ways()), ids=harness.way_name)
+def test_a_pickled_class_in_a_process_that_has_made_none(way):
+    """skorch, Stable-Baselines3 and joblib take an optimizer as a class, and pickle it by its name."""
+    native = Adam.native_class(way.module)
+    data = base64.b64encode(pickle.dumps(native, 2)).decode("ascii")
+    command = [sys.executable, "-c", CLASS_UNPICKLER, json.dumps(sys.path), data]
+    output = subprocess.check_output(command, stderr=subprocess.STDOUT).decode("utf-8")
+    assert native.__module__ + " Adam" in output and "Mine" in output, output
+    assert sys.version_info[0] == 2 or "which has classes of imported definitions alone" in output, output
+
+
 class Named(Adam.native_class(np)):
     """A user's subclass of a native class, which pickles find by its name."""
 

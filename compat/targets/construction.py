@@ -148,10 +148,21 @@ def start(bound, native):
         raise
     except (TypeError, ValueError) as error:
         kind = NativeArgumentError if isinstance(error, ValueError) else DefinitionError
-        raise kind("{} on {}: {}{}".format(bound.owner, bound.adapter.target, error, _advice(bound, error)))
+        said = _said(bound, error), _advice(bound, error)
+        raise kind("{} on {}: {}{}".format(bound.owner, bound.adapter.target, *said))
     bound.started = True
     bound.lowerings.check()
     name_subclass(type(bound.native))
+
+
+def _said(bound, error):
+    """Returns what is wrong with keywords: the base class's words, or ours where the target alone takes them."""
+    unknown = re.search(r"\bstart\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if unknown is None:
+        return error
+    code = bound.adapter.start.__code__
+    return "it takes no keyword {}; beside the arguments of the definition it takes {}".format(
+        unknown.group(1), ", ".join(sorted(code.co_varnames[1:code.co_argcount])))
 
 
 def _advice(bound, error):

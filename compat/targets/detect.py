@@ -9,8 +9,9 @@ import importlib
 import types
 from collections import namedtuple
 
-from everstep.compat.targets.native_classes import native_class
+from everstep.compat.targets.native_classes import module_name, native_class
 from everstep.errors import TargetError
+from everstep.optimizers.contract.definition import Definition
 
 # name: the target's name; path: the module and class of its adapter, in this folder; speaks: returns True for an
 # optimizer class of the API; looked_for: the methods that it looks for, for error messages.
@@ -171,12 +172,18 @@ def _optimizer_classes(module):
         yield type(holder.get("sgd"))  # the keras packages 2.5 to 2.8 export no Adam
 
 
-def known_modules():
-    """Yields (name, module or None) for each module that may speak an API. Imports the installed ones."""
+def known_modules(packages=None):
+    """Yields (name, module or None) for each module that may speak an API. Imports the installed ones.
+
+    Args:
+        packages: names of packages, to import no others.
+    """
     names = "tensorflow:train tensorflow:compat.v1.train tensorflow:keras tensorflow:keras.optimizers.legacy keras "
     names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy torch:optim numpy optax"
     for name in names.split():
         package, _, path = name.partition(":")
+        if packages is not None and package not in packages:
+            continue
         try:
             module = importlib.import_module(package)
             for part in path.split(".") if path else ():
@@ -184,3 +191,25 @@ def known_modules():
         except Exception:  # absent, or broken, which compat/targets/doctor.py reports
             module = None
         yield name.replace(":", "."), module
+
+
+def class_named(package, target, name):
+    """Returns the native class of an imported definition; None if there is no such definition or API, or several.
+
+    Args:
+        package: the package of the native base.
+        target: the name of the target.
+        name: of the definition class.
+    """
+    definitions = [each for each in Definition.registered() if each.__name__ == name]
+    # tf.keras may have the classes of keras, tf_keras, or those of tensorflow_core, as TensorFlow 1.15 calls itself.
+    shared = ("keras", "tf_keras", "tensorflow_core")
+    packages = (package, "tensorflow") if package in shared else (package,)
+    for _, module in known_modules(packages) if len(definitions) == 1 else ():
+        try:
+            found = find(module)
+        except TargetError:
+            continue
+        if module_name(found.adapter_class, found.base).split(".")[2:] == [package, target]:
+            return found.native_class(definitions[0])
+    return None

@@ -1,6 +1,7 @@
 """Makes native classes, one for each definition class and native base, and registers them with Keras.
 
-The class of Adam on Keras 3 is `everstep.native.keras.keras3.Adam`: the native base's package, then the target.
+The class of Adam on Keras 3 is `everstep.native.keras.keras3.Adam`: the native base's package, then the target. A
+pickle of a class has only this name. A process that has not made the class makes it when it is asked for by name.
 TF 2.0 and newer, and Keras 3, have a registry of classes by package. The class is registered there as `everstep>Adam`,
 a name that no stock class has. Older Kerases write the bare class name to files and look it up in one table of custom
 objects. The class is put there as `Adam` and `adam`; stock configs still become stock optimizers. So it is up to 2.10.
@@ -25,6 +26,13 @@ _SHARED_SINCE = Version("2.11")  # from here on one table of names serves two AP
 _CLASSES = "_native_classes"  # in a definition class: its native classes, by adapter class and native base
 _REGISTERED = "_is_registered"  # in a native class, once Keras has a name for it
 _registries = {}  # type: dict  # by module of the native base
+_NATIVE = "everstep.native"
+# {package of a native base: the targets of its classes}
+_TARGETS = dict(
+    numpy="arrays", torch="torch_optim", optax="optax_transform", tf_keras="optimizer_v2 update_step",
+    keras="get_updates optimizer_v2 update_step keras3", tensorflow="tf_train get_updates optimizer_v2",
+    tensorflow_core="tf_train get_updates optimizer_v2",
+)
 
 
 def native_class(adapter_class, definition_class, base):
@@ -39,7 +47,7 @@ def native_class(adapter_class, definition_class, base):
     classes, key = vars(definition_class)[_CLASSES], (adapter_class, base)
     if key not in classes:
         new_class = _made(adapter_class, definition_class, base)
-        new_class.__module__ = _module_name(adapter_class, base)
+        new_class.__module__ = module_name(adapter_class, base)
         setattr(_module(new_class.__module__), new_class.__name__, new_class)
         classes[key] = new_class
     return classes[key]
@@ -173,16 +181,43 @@ def _root(native_class):
     return native_class.__module__.split(".")[0]
 
 
-def _module_name(adapter_class, base):
+def module_name(adapter_class, base):
+    """Returns the name of the module that has the native classes over a base."""
     package = "numpy" if adapter_class.target == "arrays" else _root(base)
-    return "everstep.native.{}.{}".format(package, adapter_class.target)
+    return "{}.{}.{}".format(_NATIVE, package, adapter_class.target)
+
+
+class NativeModule(types.ModuleType):
+    """The native classes of a target over the optimizers of a package."""
+
+    def __getattr__(self, name):
+        from everstep.compat.targets.detect import class_named
+
+        found = class_named(*self.__name__.split(".")[2:] + [name])
+        if found is None:
+            raise AttributeError("{!r} has no class {}".format(self, name))
+        register(found)
+        return found
+
+    def __repr__(self):  # pickle says nothing else of what is missing
+        return "<module {!r}, which has classes of imported definitions alone>".format(self.__name__)
+
+
+def make_modules():
+    """Makes the modules of all native classes, for who imports one by name."""
+    for package, targets in _TARGETS.items():
+        for target in targets.split():
+            _module("{}.{}.{}".format(_NATIVE, package, target))
 
 
 def _module(name):
     """Returns the module of a name. Creates it and its parents if needed."""
+    if name == _NATIVE:
+        return importlib.import_module(name)
     if name not in sys.modules:
         parent, _, last = name.rpartition(".")
-        module = sys.modules[name] = types.ModuleType(str(name), "Native classes that everstep made.")
+        of = types.ModuleType if parent == _NATIVE else NativeModule
+        module = sys.modules[name] = of(str(name), "Native classes that everstep made.")
         setattr(_module(parent), last, module)
     return sys.modules[name]
 
