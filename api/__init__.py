@@ -30,7 +30,7 @@ from everstep.compat.stock.of_torch import groups_of_stock
 from everstep.compat.stock.patched import patched
 from everstep.compat.stock.registry import get, names
 from everstep.compat.targets import native_classes
-from everstep.compat.targets.detect import find
+from everstep.compat.targets.detect import class_named, find
 from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
 from everstep.compat.targets.lazy_embeddings import lazy_embeddings
@@ -99,7 +99,8 @@ def _native_class(definition_class, module):
     return native_class
 
 
-binder.use(_native_class, to_native_config, _check, numpy_ops, stock_arrays, slots_of_stock, groups_of_stock)
+binder.use(
+    _native_class, to_native_config, _check, numpy_ops, stock_arrays, slots_of_stock, groups_of_stock, class_named)
 
 
 def custom_objects(module):

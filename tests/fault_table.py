@@ -43,8 +43,9 @@ ROW = "%-16s %-22s %9s %9s %7s %8s  %s"
 COLUMNS = ("kind", "cell", "done", "held", "faults", "seconds", "what")
 PAGE = """# What was done to find faults
 
-Damaged files, killed writers, threads, wrong calls, members and hooks, in cells of the test matrix. These commands made
-the page; [its file](../../tests/fault_table.py) says what each kind is, and what counts as its fault:
+Damaged files, killed writers, threads, wrong calls, members, hooks, and files of other people, in cells of the test
+matrix. These commands made the page; [its file](../../tests/fault_table.py) says what each kind is, and what counts as
+its fault:
 
 <!-- not run: it takes an hour and more -->
 ```sh

@@ -1,6 +1,7 @@
 """The torch_optim target: optimizers bound to torch.optim beside stock ones; state_dicts, groups and schedulers."""
 from __future__ import absolute_import, division, print_function
 
+import collections
 import copy
 import inspect
 import io
@@ -125,6 +126,22 @@ def test_computes_what_stock_does(case):
             assert apart([states[0][key]], [value]) < LIKE_STOCK, key
             assert states[0][key].dtype is value.dtype, key
     assert isinstance(actual, optim.Optimizer) and type(actual).__module__ == "everstep.native.torch.torch_optim"
+
+
+@pytest.mark.parametrize("place", ["keywords", "group"])
+def test_any_sequence_is_a_tuple(place):
+    """Hydra and other settings files give lists, or what OmegaConf makes of them."""
+    betas, weights = collections.UserList([0.75, 0.875]), []
+    for cls, form in ((optim.Adam, {}), (Adam.native_class(optim), dict(corrected_root=True))):
+        params = parameters()
+        groups = [dict(params=params, betas=betas)] if place == "group" else params
+        optimizer = cls(groups, lr=0.05, eps=1e-8, **(form if place == "group" else dict(form, betas=betas)))
+        train(optimizer, params, 10)
+        weights.append(params)
+        if cls is optim.Adam:
+            definition = everstep.from_native(optimizer)
+            assert (definition.beta_1, definition.beta_2) == (0.75, 0.875)
+    assert apart(*weights) < LIKE_STOCK
 
 
 @pytest.mark.parametrize("case", STOCK, ids=ids)

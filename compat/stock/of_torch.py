@@ -18,6 +18,7 @@ from everstep.optimizers.adamax import Adamax
 from everstep.optimizers.adamw import AdamW
 from everstep.optimizers.asgd import ASGD
 from everstep.optimizers.contract import Decoupled, walk
+from everstep.optimizers.contract.checks import is_sequence
 from everstep.optimizers.contract.trees import tree
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.radam import RAdam
@@ -132,7 +133,7 @@ TORCH = tuple(_entries())
 
 def parts_of(key, value):
     """Returns the names of the arguments that count as parts of one with a value."""
-    return _TUPLES[key] if key in _TUPLES and isinstance(value, (tuple, list)) else (key,)
+    return _TUPLES[key] if key in _TUPLES and is_sequence(value) else (key,)
 
 
 def split(values):

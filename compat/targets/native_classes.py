@@ -17,6 +17,7 @@ from packaging.version import Version
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.targets.hypers import check_names
 from everstep.compat.targets.signature import NativeSignature
+from everstep.optimizers.contract.binder import binder
 
 PACKAGE = "everstep"  # the package name in Keras's registry
 # Keras's modules with the registry, relative to the package that has the optimizers; the newest first.
@@ -191,9 +192,7 @@ class NativeModule(types.ModuleType):
     """The native classes of a target over the optimizers of a package."""
 
     def __getattr__(self, name):
-        from everstep.compat.targets.detect import class_named
-
-        found = class_named(*self.__name__.split(".")[2:] + [name])
+        found = binder.class_named(*self.__name__.split(".")[2:] + [name])
         if found is None:
             raise AttributeError("{!r} has no class {}".format(self, name))
         register(found)

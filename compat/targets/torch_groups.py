@@ -9,6 +9,7 @@ from everstep.compat.targets import hypers
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, is_tensor
 from everstep.optimizers.contract.binder import binder
+from everstep.optimizers.contract.checks import is_sequence
 
 # {name here: (key of a group, position in its tuple or None)}, the same for all stock classes
 SPELLED = {
@@ -67,7 +68,7 @@ def torch_arguments(definition_class, args, kwargs):
 
 
 def _check_tuple(owner, key, value, count):
-    if not isinstance(value, (tuple, list)) or len(value) != count:
+    if not is_sequence(value) or len(value) != count:
         raise HyperTypeError("{}.{} takes a tuple of {} numbers; got {!r}".format(owner, key, count, value))
 
 

@@ -8,7 +8,8 @@ from __future__ import absolute_import, division, print_function
 class Binder(object):
     """The functions that definitions and targets call in folders above, as attributes. `use` sets them."""
 
-    def use(self, native_class, to_native_config, check, numpy_ops, stock_arrays, stock_slots, stock_groups):
+    def use(self, native_class, to_native_config, check, numpy_ops, stock_arrays, stock_slots, stock_groups,
+            class_named):
         """Sets all functions.
 
         Args:
@@ -20,6 +21,7 @@ class Binder(object):
             stock_slots: (target, definition) -> {slot in files of the stock optimizer: slot of the definition}.
             stock_groups: (definition class, definition or None) -> what stock of torch has in its parameter groups and
                 states: ({hyper: (key, position in its tuple or None)}, {other key: value}, {scalar: key}).
+            class_named: (package, target, name) -> the native class of an imported definition of that name, or None.
         """
         self.native_class = native_class
         self.to_native_config = to_native_config
@@ -28,6 +30,7 @@ class Binder(object):
         self.stock_arrays = stock_arrays
         self.stock_slots = stock_slots
         self.stock_groups = stock_groups
+        self.class_named = class_named
 
     def __getattr__(self, name):  # runs only for names that are not set
         raise AttributeError("binder.{} is not set: everstep/__init__ calls binder.use(...) first".format(name))

@@ -8,10 +8,20 @@ import numpy as np
 
 from everstep.errors import HyperTypeError, HyperValueError
 
+try:
+    from collections.abc import Sequence
+except ImportError:  # Python 2
+    from collections import Sequence  # type: ignore[attr-defined, no-redef]
+
 TEXT = (str, type(u""))
 TEXT_OR_BYTES = TEXT + (bytes,)
 _NO_NUMBERS = "cSUmM"  # kinds of NumPy dtypes: complex, text, times
 SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
+
+
+def is_sequence(value):
+    """Returns whether a value can stand for a tuple: also a list, and what OmegaConf makes of one in settings."""
+    return isinstance(value, Sequence) and not isinstance(value, TEXT_OR_BYTES)
 
 
 def compute_dtype(dtype):

@@ -1,6 +1,6 @@
-"""skorch and Stable-Baselines3 take an optimizer as a class: ours in the place of torch's, with pickles and resuming.
+"""skorch, Stable-Baselines3 and Hydra take an optimizer as a class: ours in the place of torch's, with pickles.
 
-Both keep the class in what they save, by its name, and load it in another process.
+They keep the class in what they save, or in settings, by its name, and load it in another process.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -10,12 +10,14 @@ import subprocess
 import sys
 
 import gymnasium
+import hydra
 import numpy as np
 import pytest
 import skorch
 import stable_baselines3
 import torch
 from compare import apart, shown
+from omegaconf import OmegaConf
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from torch_net import Net
@@ -125,6 +127,31 @@ state = loaded.policy.optimizer.state_dict()["state"]
 print(json.dumps([type(loaded.policy.optimizer).__module__, {
     "%s %s" % (place, name): value.tolist() for place in state for name, value in state[place].items()}]))
 """
+
+
+def by_hydra(name, keywords):
+    """Returns the losses and weights of a network whose optimizer a settings file names."""
+    settings = OmegaConf.create(dict(keywords, _target_=name, lr=0.01, betas=[0.875, 0.9921875], _partial_=True))
+    torch.manual_seed(1)
+    network, losses, (x, y) = Net(), [], map(torch.tensor, data())
+    optimizer = hydra.utils.instantiate(settings)(network.parameters())
+    for _ in range(EPOCHS * BATCHES):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.nll_loss(torch.log(network(x)), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, weights(network)
+
+
+def test_hydra():
+    plain = SETTINGS["Adam"]
+    first, again = by_hydra("torch.optim.Adam", plain), by_hydra("torch.optim.Adam", plain)
+    own = by_hydra("everstep.native.torch.torch_optim.Adam", ours("Adam")[1])
+    differences = [apart(first[place], run[place]) for run in (own, again) for place in (0, 1)]
+    shown("hydra-core", "{}, torch {}".format(hydra.__version__, torch.__version__), "a class named in settings, Adam",
+          EPOCHS * BATCHES, differences[0], differences[2], differences[1], differences[3])
+    assert differences[1] < 1e-5
 
 
 AGENTS = [
