@@ -20,7 +20,7 @@ from compare import apart, shown
 from omegaconf import OmegaConf
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
-from torch_net import Net
+from torch_net import Net, train_sharded
 
 from everstep.optimizers import Adam, RMSprop
 
@@ -127,6 +127,18 @@ state = loaded.policy.optimizer.state_dict()["state"]
 print(json.dumps([type(loaded.policy.optimizer).__module__, {
     "%s %s" % (place, name): value.tolist() for place in state for name, value in state[place].items()}]))
 """
+
+
+def test_zero_redundancy_optimizer(tmp_path):
+    """torch's own: it makes an optimizer of a class in each process, for a share of the parameters."""
+    runs = []
+    for name, (cls, keywords) in [("stock", stock("Adam")), ("again", stock("Adam")), ("ours", ours("Adam"))]:
+        torch.multiprocessing.spawn(train_sharded, (str(tmp_path), name, cls, keywords), nprocs=2)
+        runs.append({key: value.numpy() for key, value in torch.load(str(tmp_path / (name + ".pt"))).items()})
+    difference = apart(runs[0], runs[2])
+    shown("torch", torch.__version__, "ZeroRedundancyOptimizer, Adam", 12, weights=difference,
+          own_weights=apart(runs[0], runs[1]), saved="gathered, saved and loaded at half")
+    assert difference < 1e-5
 
 
 def by_hydra(name, keywords):
