@@ -64,6 +64,7 @@ def straight_to_records(root):
             if re.search(r"records?/", link) and link != "records/README.md"]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("page", pages(ROOT))
 def test_links_and_anchors_resolve(page):
     assert broken(ROOT, page) == []

@@ -139,6 +139,7 @@ def logged(native, hooks, form, log):
     return lambda: replaced(native, hooks, form, noted)
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("form", FORMS)
 @harness.ways_where(WAYS.__contains__)
 def test_hooks_are_called_as_by_stock(way, form):
@@ -197,6 +198,7 @@ def frozen(name, method, args, keywords):
     return method(scaled(args[0], 0.0), *args[1:], **keywords)
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("around", [halved_then_decayed, frozen])
 @harness.ways_where(lambda way: way in WAYS and PER_VARIABLE[way.target])

@@ -248,6 +248,7 @@ if HERE.get("tf_train"):
 PARAMETERS = [(target, loader, case) for target in sorted(WORLDS) for loader, case in possible(WORLDS[target])]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("target, loader, case", PARAMETERS, ids=["-".join(each) for each in PARAMETERS])
 @pytest.mark.filterwarnings("ignore")
 def test_never_worse_than_stock_and_said(target, loader, case, tmpdir):

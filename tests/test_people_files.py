@@ -184,6 +184,7 @@ def counts(state, truth):
     return [state.updates + late for late in ((0, 1) if truth["api"] == "get_updates" else (0,))]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("file, number", [(file, number) for file in ALL if not file.refused
                                           for number in range(len(file.optimizers))],
                          ids=name_of)

@@ -306,6 +306,7 @@ PICKLES = [
 ]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("data, message", PICKLES, ids=list(map(str, range(len(PICKLES)))))
 def test_pickles_that_say_something_else(data, message, tmp_path):
     members = {"data/0": np.zeros(2, np.float32).tobytes()} if b"_rebuild" in data else {}
