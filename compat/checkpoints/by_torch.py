@@ -13,7 +13,7 @@ from everstep.compat.files.torch_file import BUFFERS
 from everstep.compat.stock.of_torch import FLAG, TORCH, entry_named, keys_of, spelled
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract import flat
-from everstep.optimizers.contract.checks import TEXT
+from everstep.optimizers.contract.checks import TEXT, is_sequence
 from everstep.optimizers.rmsprop import RMSprop
 
 # {slot in torch: slot here}. A name that is not in it is the same on both sides.
@@ -144,7 +144,7 @@ def _hypers(claim, definition, groups):
 
 
 def _is_number(value):
-    values = value if isinstance(value, (tuple, list)) else [value]
+    values = value if is_sequence(value) else [value]
     return all(isinstance(each, (int, float)) or getattr(each, "shape", None) == () for each in values)
 
 
