@@ -97,3 +97,5 @@ def test_external_links_are_followed(monkeypatch):
         server.server_close()
     addresses = external_links.links()
     assert "https://arxiv.org/abs/1412.6980" in addresses and len(addresses) > 50
+    assert "https://doi.org/10.1016/0893-9659(89)90079-7" in addresses
+    assert not any(address.count("(") != address.count(")") for address in addresses)

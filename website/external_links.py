@@ -9,7 +9,7 @@ import urllib.request
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ("", "docs", os.path.join("docs", "records"), "examples", "matrix", os.path.join("matrix", "record"),
            "website", "optimizers", os.path.join("optimizers", "wrappers"))
-LINK = re.compile(r"https?://[^\s)>\"'`|\]]+")
+LINK = re.compile(r"https?://(?:\([^\s()]*\)|[^\s()>\"'`|\]])+")  # a DOI may have parentheses in it
 REFUSING = (401, 403, 405, 429, 503)  # a page that is there and answers no program
 
 
