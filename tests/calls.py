@@ -1008,7 +1008,7 @@ def compiled(choose):
     def call(w):
         if hasattr(w.module, "Sequential"):
             layers = w.module.layers
-            net, optimizer = w.module.Sequential([layers.Dense(1, input_shape=(2,))]), choose(w)
+            net, optimizer = w.module.models.Sequential([layers.Dense(1, input_shape=(2,))]), choose(w)
             for _ in range(2):
                 net.compile(optimizer, "mse")
                 net.train_on_batch(np.ones((2, 2), "float32"), np.ones((2, 1), "float32"))

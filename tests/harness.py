@@ -106,7 +106,7 @@ def names_its_optimizers(module):
 
 def kerases():
     """Returns {name: module} of each Keras once: from 2.4 on, `keras` and `tf.keras` are the same."""
-    modules = [(name, module) for name, module in detect.known_modules() if hasattr(module, "Sequential")]
+    modules = [(name, module) for name, module in detect.known_modules() if hasattr(module, "models")]
     once = {detect.find(module).base: (name, module) for name, module in sorted(modules, key=lambda pair: pair[0])
             if names_its_optimizers(module)}
     return dict(once.values())

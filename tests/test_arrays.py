@@ -343,3 +343,15 @@ def test_a_step_that_fails_changes_nothing():
     for name in before.slots:
         for slot in before.slots[name]:
             assert (before.slots[name][slot] == after.slots[name][slot]).all()
+
+
+def test_numbers_of_a_hyper_are_not_traced_anew():
+    weights = np.ones(3, np.float32)
+    optimizer = Adam(1e-3).bind(np)
+    sizes = []
+    for step in range(60):
+        optimizer.learning_rate = 1e-3 / (1 + step)
+        optimizer.apply_gradients([(np.ones(3, np.float32), weights)])
+        tracers = optimizer._bound.lowerings._tracers.values()
+        sizes.append(sum(len(tracer.updated) + len(tracer._kept) for tracer in tracers))
+    assert sizes[-1] == sizes[5]

@@ -192,6 +192,6 @@ MODELS = harness.kerases()
 def test_a_definition_given_to_compile_says_that_it_must_be_bound(name):
     """Keras raises the error, and prints the object. The object's repr is ours."""
     module = MODELS[name]
-    model = module.Sequential([module.layers.Dense(1, input_shape=(2,))])
+    model = module.models.Sequential([module.layers.Dense(1, input_shape=(2,))])
     with pytest.raises(Exception, match=r"bind\(module\) makes an optimizer of it"):
         model.compile(Adam(), "mse")

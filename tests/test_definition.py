@@ -968,3 +968,33 @@ def test_a_pattern_must_be_a_regular_expression(name):
             with pytest.raises(errors.HyperValueError, match=definition_class.__name__ + "." + name + r".*'\(bias'"):
                 definition_class(0.1, **{name: "(bias"})
             assert getattr(definition_class(0.1, **{name: "bias|norm"}), name) == "bias|norm"
+
+
+class _Settings(object):
+    """Settings whose text does not say what they hold, as that of many classes."""
+
+    def __init__(self, mixes):
+        self.mixes = mixes
+
+    def __repr__(self):
+        return "Settings()"
+
+
+class _ByObject(everstep.Definition):
+    learning_rate = hyper(0.1)
+    settings = option(None)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * (ops.sum(grad) if self.settings.mixes else grad), {}
+
+
+def test_each_object_of_an_option_is_tried():
+    _ByObject(settings=_Settings(False))
+    with pytest.raises(errors.RuleError, match="sum"):
+        _ByObject(settings=_Settings(True))
+    _ByObject(settings=_Settings(False))
+
+
+def test_a_scalar_is_not_called_steps():
+    with pytest.raises(errors.DefinitionError, match="which is the count of all steps"):
+        type(str("Made"), (SGD,), {"steps": scalar(0.0)})

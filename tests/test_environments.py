@@ -5,7 +5,9 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
+import threading
 
 import pytest
 
@@ -124,6 +126,33 @@ def test_an_environment_is_kept_while_it_is_whole_and_its_pins_stay(tmpdir):
     kept = environments.Kept(str(tmpdir), 0)
     assert there() == ["c"]
     assert made("d") and there() == []
+
+
+def test_a_cell_begins_while_another_one_drops_its_environment(tmpdir, monkeypatch):
+    """Deleting gigabytes takes seconds, in which another job may begin with what is being deleted."""
+    log = tmpdir.join("log")
+    log.write("a: commands[0]> pytest")
+    kept = environments.Kept(str(tmpdir), 1e-6)  # 1 kB
+    for number, name in enumerate("abc"):
+        tmpdir.join(name, "file").write("x" * 600, ensure=True)
+        kept._write(name, json.dumps({"pins": "1", "bytes": 600}))
+        tmpdir.join("kept", name).setmtime(number)
+    delete, begun = shutil.rmtree, []
+
+    def slowly(path, **options):
+        if not begun:
+            begun.append(threading.Thread(target=kept.begin, args=("b", "1")))
+            begun[0].start()
+            begun[0].join(0.5)
+        delete(path, **options)
+
+    monkeypatch.setattr(environments.shutil, "rmtree", slowly)
+    kept.begin("c", "1")
+    kept.end("c", "1", str(log))
+    begun[0].join()
+    assert not tmpdir.join("a").exists() and kept._record("b") == {}  # b is in use: made anew, or as it was
+    kept.end("b", "1", str(log))
+    assert kept._record("b").get("pins") == "1"
 
 
 def test_all_that_decides_the_packages_is_among_the_pins(tmpdir):

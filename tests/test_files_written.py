@@ -158,7 +158,7 @@ def trained(module, stock, arguments):
 
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 @pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning")
-@pytest.mark.parametrize("source, target", PAIRS, ids=lambda given: given[0] + given[3] if len(given) == 4 else given)
+@pytest.mark.parametrize("source, target", PAIRS, ids=["-".join([source, to[0] + to[3]]) for source, to in PAIRS])
 def test_keras_loads_what_was_written(target, source, tmp_path):
     name, module, api, extension = target
     fixture = BY_NAME[source]

@@ -3,10 +3,12 @@ from __future__ import absolute_import, division, print_function
 
 import collections
 import copy
+import gc
 import inspect
 import io
 import pickle
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -903,6 +905,63 @@ def test_state_that_is_replaced_counts():
     optimizer.state.clear()
     train(optimizer, params, 1)
     assert int(optimizer.state[params[0]]["step"]) == 1
+
+
+def grown(optimizer, names, steps=5):
+    """Returns the parameter that is left, and weak references to those before it.
+
+    Gaussian splatting replaces its parameters by larger ones in the groups and moves their state (`_prune_optimizer`
+    and `cat_tensors_to_optimizer` of https://github.com/graphdeco-inria/gaussian-splatting).
+    """
+    old, group = [], optimizer.param_groups[0]
+    for _ in range(steps):
+        param = group["params"][0]
+        (param.sum() ** 2).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        state = optimizer.state.pop(param)
+        state.update((name, torch.cat([state[name], torch.zeros(1)])) for name in names)
+        old.append(weakref.ref(param))
+        group["params"][0] = torch.nn.Parameter(torch.cat([param.detach(), torch.zeros(1)]))
+        optimizer.state[group["params"][0]] = state
+    param = group["params"][0]
+    (param.sum() ** 2).backward()
+    optimizer.step()
+    return param, old
+
+
+def test_parameters_that_are_replaced_are_freed():
+    names = ["exp_avg", "exp_avg_sq"]
+    stock, old = grown(optim.Adam([torch.nn.Parameter(torch.ones(3))], lr=0.1), names)
+    ours, ours_old = grown(Adam(0.1, epsilon=1e-8).bind(optim, params=[torch.nn.Parameter(torch.ones(3))]), names)
+    gc.collect()
+    assert apart([ours], [stock]) < 1e-6
+    kept, ours_kept = [sum(each() is not None for each in some) for some in (old, ours_old)]
+    assert ours_kept <= kept <= 1
+
+    param = torch.nn.Parameter(torch.ones(3))
+    optimizer = everstep.accumulate(SGD(0.1), 2).bind(optim, params=[param])
+    for step in range(4):
+        if step == 2:
+            state = optimizer.state.pop(param)
+            param = optimizer.param_groups[0]["params"][0] = torch.nn.Parameter(param.detach().clone())
+            optimizer.state[param] = state
+        param.grad = torch.ones(3)
+        optimizer.step()
+    assert apart([param], [torch.full((3,), 0.8)]) < 1e-6
+
+
+def test_what_comes_and_goes_is_not_kept(monkeypatch):
+    monkeypatch.setattr("everstep.compat.backends.on_torch.MOST_CONSTANTS", 50)
+    param = torch.nn.Parameter(torch.ones(3))
+    optimizer = everstep.optimizers.Rprop(1e-3).bind(optim, params=[param])
+    for step in range(100):
+        optimizer.param_groups[0]["lr"] = 1e-3 / (1 + step)
+        param.grad = torch.ones(3)
+        optimizer.step()
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert len(optimizer._bound.backend.lists._constants) <= 50
+    assert len(optimizer._bound.adapter.groups._checked) < 20
 
 
 def test_counts_go_on_where_float32_ends():

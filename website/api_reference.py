@@ -13,8 +13,9 @@ WIDTH = 100  # of a signature; a longer one has a line for each argument
 HEAD = """# API reference
 
 Every public name of the package `everstep`: signature, arguments, errors and an example. The optimizers in
-`everstep.optimizers` have [a table](optimizers.md) here and a page each on the documentation site, the commands are
-printed by `everstep --help`. `website/api_reference.py` makes this page of the docstrings.
+`everstep.optimizers` have [a table](optimizers.md) here and a page each on the documentation site. `everstep --help`
+prints the commands. [publish.md](publish.md#4-read-what-it-finds) describes `everstep.testing`.
+`website/api_reference.py` makes this page from the docstrings.
 
 """
 GROUPS = [
@@ -130,7 +131,7 @@ def entry(name):
     parts.append(docstrings_as_markdown.markdown(text, None))
     for member, function in sorted(vars(value).items()) if inspect.isclass(value) and name not in PLAIN else []:
         function = getattr(function, "__func__", function)
-        if inspect.isfunction(function) and not member.startswith("_") and inspect.getdoc(function):
+        if inspect.isfunction(function) and not member.startswith("_") and function.__doc__:  # not one of a base
             parts += ["#### {}.{}".format(name, member), "```python\n{}\n```".format(signature(member, function)),
                       docstrings_as_markdown.markdown(inspect.getdoc(function), None)]
     return "\n\n".join(parts)

@@ -93,7 +93,7 @@ def _blocks(lines):
         elif rows[0].lstrip().startswith(">>>"):
             blocks.append("```pycon\n{}\n```".format(inspect.cleandoc(paragraph)))
         elif all(row.startswith("    ") for row in rows):
-            code = inspect.cleandoc(paragraph)
+            code = textwrap.dedent(paragraph)
             blocks.append("```{}\n{}\n```".format("python" if _is_python(code) else "text", code))
         elif re.match(r" *[-*] ", rows[0]):
             blocks.append("\n".join(map(_text, rows)))

@@ -171,24 +171,27 @@ class Kept(object):
 
     def begin(self, name, pins):
         """Deletes an environment that has other pins, or is not known."""
-        if self._record(name).get("pins") != pins:
-            self._delete(name)
-        self._write(name, "")
+        with self._lock:
+            if self._record(name).get("pins") != pins:
+                self._delete(name)
+            self._write(name, "")
 
     def end(self, name, pins, log):
         """Keeps an environment if tox's log shows that all was installed; then drops the oldest above the budget."""
         with io.open(log, encoding="utf-8", errors="replace") as file:
             is_whole = u" commands[0]> " in file.read()
-        if is_whole:
-            files = (os.path.join(path, each) for path, _, names in os.walk(os.path.join(self.folder, name))
-                     for each in names)
-            self._write(name, json.dumps({"pins": pins, "bytes": sum(os.lstat(path).st_size for path in files)}))
-        else:
-            self._delete(name)
+        files = (os.path.join(path, each) for path, _, names in os.walk(os.path.join(self.folder, name))
+                 for each in names)
+        size = sum(os.lstat(path).st_size for path in files) if is_whole else 0
         with self._lock:
-            whole = [each for each in os.listdir(self._records) if self._record(each)]
+            if is_whole:
+                self._write(name, json.dumps({"pins": pins, "bytes": size}))
+            else:
+                self._delete(name)
+            sizes = {each: self._record(each).get("bytes") for each in os.listdir(self._records)}
+            whole = [each for each in sizes if sizes[each] is not None]
             whole.sort(key=lambda each: os.path.getmtime(os.path.join(self._records, each)))
-            while whole and sum(self._record(each)["bytes"] for each in whole) > self.budget:
+            while whole and sum(sizes[each] for each in whole) > self.budget:
                 self._delete(whole.pop(0))
 
     def _record(self, name):

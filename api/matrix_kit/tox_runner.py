@@ -333,9 +333,9 @@ class Matrix(object):
         failed = failures + errors
         return Result(cell, OK if passed else FAILED, versions, total - failed - skipped, failed, skipped, seconds)
 
-    def _tail(self, path, lines=60):
+    def _tail(self, path):
         with open(path, errors="replace") as file:
-            tail = collections.deque(file, lines)
+            tail = collections.deque(file, 60)
         return "%s, its last lines:\n    %s" % (os.path.relpath(path, self.root), "    ".join(tail))
 
     # The report

@@ -99,9 +99,9 @@ class Finder(object):
             return text_of(node.child_by_field_name("attribute")) in _CLASSES
         return text_of(node) in _CLASSES
 
-    def is_optimizer(self, each, depth=0):
+    def is_optimizer(self, each):
         """Returns whether something that a name stands for is an optimizer class, stock or the code's own."""
-        return bool(self.places_behind(each, depth))
+        return bool(self.places_behind(each))
 
     def places_behind(self, each, depth=0):
         """Returns the `Place`s of a stock class, or of those that an own class extends: several, after a `try`."""

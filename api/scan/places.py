@@ -57,8 +57,8 @@ _SAME = (
     ("tensorflow_addons.optimizers.", "tensorflow_addons.optimizers."),
 )
 # {(product, class): the first version that has the class}. Others came with their module.
-FIRST = {
-    ("TF", "AddSignOptimizer"): "1.5", ("TF", "PowerSignOptimizer"): "1.5", ("TF", "MultitaskOptimizerWrapper"): "1.5",
+FIRST = {  # TF 1.5 has AddSignOptimizer, but its list of public names lacks a comma, and so the class
+    ("TF", "AddSignOptimizer"): "1.6", ("TF", "PowerSignOptimizer"): "1.5", ("TF", "MultitaskOptimizerWrapper"): "1.5",
     ("TF", "ElasticAverageOptimizer"): "1.5", ("TF", "ModelAverageOptimizer"): "1.6", ("TF", "AdaMaxOptimizer"): "1.9",
     ("TF", "AdamWOptimizer"): "1.10", ("TF", "MomentumWOptimizer"): "1.10", ("TF", "GGTOptimizer"): "1.10",
     ("TF", "LARSOptimizer"): "1.11", ("TF", "ShampooOptimizer"): "1.11", ("TF", "RegAdagradOptimizer"): "1.11",

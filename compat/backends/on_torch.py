@@ -18,6 +18,7 @@ if MYPY:  # Python 2.7 has no typing
 
 BLOCK = 2**17  # elements that a thread computes at a time, so that all values of a block stay in its processor's cache
 JOIN = 2**14  # elements; joining a larger tensor with others takes longer than computing it alone
+MOST_CONSTANTS = 1000  # numbers that are kept as tensors
 LAUNCH = 2**24  # elements of a block on other devices, where launching an operation costs more than moving memory
 
 
@@ -69,6 +70,8 @@ class TorchLists(object):
         """Returns a number as a tensor: the same at each call."""
         key = number, dtype, str(number), device  # 0.0 and -0.0 are equal
         if key not in self._constants:
+            if len(self._constants) >= MOST_CONSTANTS:  # a rate that a scheduler sets is another number at each step
+                self._constants.clear()
             self._constants[key] = self.torch.tensor(number, dtype=dtype, device=device)
         return self._constants[key]
 

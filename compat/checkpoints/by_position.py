@@ -124,9 +124,14 @@ def by_position(claim, definition, by_everstep, variables):
             )
         )
     if len(set(_meaning(fit) for fit in found_fits)) > 1:
+        several = [first_few(each) for each in sorted(set(tuple(names) for names, _, _, _ in found_fits))]
         raise StateError(
-            "{} does not say if it is of a stock optimizer or of one that everstep bound, which store their slots in "
-            "another order. Read a .keras or .h5 file of the same model, which says it".format(claim.path)
+            "{} can be read in several ways: {}".format(claim.path, (
+                "with slots of {}. Give variables= (--variables), the names of those that were trained".format(
+                    ", or of ".join(several))
+                if len(several) > 1 else
+                "it does not say if it is of a stock optimizer or of one that everstep bound, which store their slots "
+                "in another order. Read a .keras or .h5 file of the same model, which says it"))
         )
     names, values, per_variable, entry = found_fits[0]
     count = float(np.asarray(values["updates"])) if counts == "f" and "updates" in values else 0.0

@@ -55,7 +55,7 @@ class HookedStep(Step):
                 return "measures {} over all variables".format(totals[0])
         return ""
 
-    def run(self, count=True):
+    def run(self):
         """Carries out the step, and counts it. Returns operations; eager code has run them."""
         self.begin()
         for name in set(counters(self.definition)).intersection(self.host.adapter.own_variables()):

@@ -191,7 +191,7 @@ class Group(object):
         if tensors:
             self._check_inner(tensors)
         each = [self._programs(view, bool(tensors))[1] for view in self._view_of_each_shape(step)]
-        alike = [_what_it_does(programs) == _what_it_does(each[0]) for programs in each]
+        alike = [what_it_does(programs) == what_it_does(each[0]) for programs in each]
         return all(alike) and all(program.is_elementwise(sums=self.is_whole) for program in each[0])
 
     def _collects_alike(self, step):
@@ -199,7 +199,7 @@ class Group(object):
         if remembers_rows(self.rule):
             return False
         each = [self._collected(view) for view in self._view_of_each_shape(step)]
-        does = [(names, _what_it_does([program])) for names, program in each]
+        does = [(names, what_it_does([program])) for names, program in each]
         alike = all(one == does[0] for one in does)
         return alike and all(names and program.is_elementwise() for names, program in each)
 
@@ -427,6 +427,6 @@ class Group(object):
         return self._with_decay(view, traced.decay, values, run)
 
 
-def _what_it_does(programs):
+def what_it_does(programs):
     """Returns what is equal for programs that do the same, to the same values of the step."""
     return [(program.key(), list(map(id, program.outside))) for program in programs]

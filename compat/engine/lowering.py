@@ -22,7 +22,7 @@ import numpy as np
 
 from everstep.compat.engine.compiled import CompiledUpdate, new_values
 from everstep.compat.engine.fitting import VAR, fitted, is_known
-from everstep.compat.engine.grouped import Plans, can_be_grouped
+from everstep.compat.engine.grouped import Plans, can_be_grouped, what_it_does
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
 from everstep.compat.engine.measuring import Totals
 from everstep.compat.engine.variable_view import GRAD, VariableView
@@ -248,11 +248,7 @@ class Lowerings(object):
         traced = [step.trace(view) for view in by_shape.values()]
         programs = [view.program(update) for view, update in zip(by_shape.values(), traced)]
         first = programs[0]
-        same = all(
-            program is first or program.key() == first.key() and list(map(id, program.outside)) == list(
-                map(id, first.outside))
-            for program in programs
-        )
+        same = all(program is first or what_it_does([program]) == what_it_does([first]) for program in programs)
         return (views, traced[0], first) if same and first.is_elementwise() else None
 
     def _run_group(self, views, traced, program, earlier):

@@ -44,9 +44,9 @@ def from_native(optimizer=None, api=None):
     """Returns the definition that computes what a stock optimizer does, with wrappers if it needs them.
 
     Args:
-        optimizer: always needed: a stock optimizer of any API; or its config, `{"class_name": ..., "config":
-            get_config()}`, as returned by `keras.optimizers.serialize`; or an optimizer that everstep bound, whose
-            keywords of `bind` and exclusions from weight decay become wrappers too.
+        optimizer: always needed: a stock optimizer of any API; or its config, as `keras.optimizers.serialize` returns
+            it: `{"class_name": ..., "config": {...}}`; or an optimizer that everstep bound, whose keywords of `bind`
+            and exclusions from weight decay become wrappers too.
         api: for a config, the module that it belongs to (`tf.keras`, ...); arguments that the config leaves out get
             that module's defaults. Or the name of a target (`"optimizer_v2"`).
 

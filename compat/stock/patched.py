@@ -52,13 +52,15 @@ def patched(module, **replacements):
         )
     makers = [(_named(module, name), name, replacement) for name, replacement in replacements.items()]
     makers = [(stock, _maker(module, stock, name, replacement)) for stock, name, replacement in makers]
-    for stock, make in makers:
-        _intercept(stock)
-        _in_force[stock].append(make)
+    begun = []
     try:
+        for stock, make in makers:
+            _intercept(stock)
+            _in_force[stock].append(make)
+            begun.append((stock, make))
         yield
     finally:
-        for stock, make in makers:
+        for stock, make in begun:
             _in_force[stock].remove(make)
 
 

@@ -1,1 +1,1 @@
-"""One file for each native optimizer API that a definition binds to. `base` documents the members of a target."""
+"""One file for each native optimizer API that a definition binds to. `adapter` documents the members of an adapter."""

@@ -111,7 +111,9 @@ class ArraysAdapter(InOneProcess):
     # Hypers.
 
     def present(self, name):
-        return self._present[name]
+        value = self._present[name]
+        # A function, because a number would become a constant of the traced rule: each new one would trace it anew.
+        return value if isinstance(value, Schedule) else lambda: np.float32(value)
 
     def read(self, name):
         return self.hypers[name]

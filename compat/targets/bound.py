@@ -303,11 +303,10 @@ class Bound(object):
 
     # The step.
 
-    def take_step(self, pairs, count=True, before=(), checked=True, hooks=None):
+    def take_step(self, pairs, before=(), checked=True, hooks=None):
         """Runs one step on (gradient, variable) pairs; returns operations.
 
         Args:
-            count: False for single variables that a wrapper optimizer hands over.
             before: tensors to compute before anything is written.
             checked: True if the pairs have yet to be checked.
             hooks: a `Hooks`, of the hooks that the user's class replaces, or None.
@@ -317,8 +316,8 @@ class Bound(object):
         pairs = check_pairs(self.backend, pairs, self.adapter.casts_gradients) if checked else pairs
         if self.may_grow and self.backend.eager:
             check_not_grown(self, pairs)
-        eager = not hooks and count and self.backend.keeps_functions() and not self.is_averaged
-        return self.eager_steps.run(pairs) if eager else self.new_step(pairs, before, hooks).run(count)
+        eager = not hooks and self.backend.keeps_functions() and not self.is_averaged
+        return self.eager_steps.run(pairs) if eager else self.new_step(pairs, before, hooks).run()
 
     def host_of(self, variable):
         """Returns the engine's host for a variable, or for all if it is None: this, or a lane."""

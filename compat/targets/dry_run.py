@@ -27,6 +27,7 @@ from everstep.optimizers.contract import (
     walk,
     with_hypers,
 )
+from everstep.optimizers.contract.configured import is_plain
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.verbs import overrides
 
@@ -41,7 +42,7 @@ def check_rule(definition):
     if not definition.dry_run or _is_known(definition):
         return
     form = _form(definition)
-    if form in _passed or getattr(_running, "now", False):  # a rule may construct definitions itself
+    if form is not None and form in _passed or getattr(_running, "now", False):  # a rule may construct definitions
         return
     _running.now = True
     try:
@@ -49,7 +50,8 @@ def check_rule(definition):
             _check(definition)
     finally:
         _running.now = False
-    _passed.add(form)
+    if form is not None:
+        _passed.add(form)
 
 
 def _is_known(definition):
@@ -64,13 +66,19 @@ def _is_known(definition):
 
 
 def _form(definition):
-    """Returns a key of all that selects the maths of a rule: classes, options, schedules and slots, without numbers."""
+    """Returns a key of all that selects the maths of a rule: classes, options, schedules and slots, without numbers.
+
+    None if an option is an object: its text may be that of another one.
+    """
     options = [
-        (name, repr(node.definition._values[name]))
+        (name, node.definition._values[name])
         for node in walk(tree(definition))
         for name in node.definition.declared_order
         if node.definition.declarations[name].kind == "option"
     ]
+    if not all(is_plain(value) for _, value in options):
+        return None
+    options = [(name, repr(value)) for name, value in options]
     classes = tuple((type(node.definition).serial, node.prefix) for node in walk(tree(definition)))
     values = [(name, owner._values[hyper.name]) for name, (owner, hyper) in flat(definition, "hyper").items()]
     schedules = tuple((name, value._structure()) for name, value in values if isinstance(value, Schedule))
@@ -82,10 +90,15 @@ def reads_updates(definition):
 
     Returns True too for rules that differ between variables, or that cannot run here.
     """
+    if getattr(_running, "now", False):  # a rule that is run here asks for it: not known yet
+        return True
     form = _form(definition)
-    if form not in _reading:
-        _reading[form] = getattr(_running, "now", False) or _reads_updates(definition)
-    return _reading[form]
+    reads = _reading.get(form)
+    if reads is None:
+        reads = _reads_updates(definition)
+        if form is not None:
+            _reading[form] = reads
+    return reads
 
 
 def _reads_updates(definition):

@@ -20,8 +20,9 @@ def enable_multistage(model):
     """Makes `fit` compute several gradients of each batch, as many as the model's optimizer needs for an update.
 
     `fit` reports the loss and metrics of the first pass over a batch, at the variables before the update. Only that
-    pass updates the moving averages of batch normalization. On Keras 3 all passes over a batch use the same dropout
-    masks. Elsewhere each pass draws new masks, so the gradients belong to different functions.
+    pass updates the moving averages of batch normalization, apart from a hidden count that Keras 2.0 to 2.2 keep for
+    them. On Keras 3 all passes over a batch use the same dropout masks. Elsewhere each pass draws new masks, so the
+    gradients belong to different functions.
 
     Args:
         model: a compiled model of tf.keras, tf_keras, keras 2.x or Keras 3, with an optimizer bound to a definition

@@ -238,7 +238,7 @@ def attribute_names(bound):
     has it.
     """
     declared = flat(bound.definition, "hyper")
-    names = OrderedDict([(hyper.replace("/", "_"), hyper) for hyper in declared])
+    names = OrderedDict([(attribute(hyper), hyper) for hyper in declared])
     check_names(type(bound.native), names)
     for alias, hyper in _OF_KERAS_2.items():
         if hyper in declared:

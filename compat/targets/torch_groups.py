@@ -274,6 +274,7 @@ class Groups(object):
     def settle(self, groups):
         """Completes groups that a loader or a copy brought, and takes what schedules gave last from them."""
         self._shown.clear()
+        self._checked.clear()  # of dictionaries that are gone, whose ids others get
         for group in groups:
             for key, value in self.native_defaults().items():  # another torch, or stock, lacks some
                 group.setdefault(key, value)

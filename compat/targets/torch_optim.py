@@ -287,6 +287,7 @@ class TorchAdapter(InOneProcess):
         if not (len(last) == len(variables) and all(map(operator.is_, variables, last)) and all(
                 self.backend.surely_fits(grad, variable) for grad, variable in pairs)):
             self._checked_last = []
+            self._forget_removed()
             pairs = with_gradients(check_grads(self.bound, pairs))
             self.bound.check_first(variables)
             self._checked_last = variables
@@ -294,6 +295,18 @@ class TorchAdapter(InOneProcess):
         if self.state.ready(variables):
             self.forget()
         return pairs
+
+    def _forget_removed(self):
+        """Forgets parameters that people's code has taken out of the groups, whose memory nobody else holds."""
+        present = set(map(id, self.params()))
+        removed = [key for key in self.bound.rules if key not in present]
+        for key in removed:
+            del self.bound.rules[key]
+            self.names.pop(key, None)
+            self.state.forget(key)
+        if removed:
+            self.bound.calls.clear()  # as `add_param_group` does
+            self.forget()
 
     def forget(self):
         """Forgets plans and slots, which the user's code or a loader has replaced."""

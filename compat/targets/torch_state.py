@@ -320,6 +320,10 @@ class ParamState(object):
     def _has_slots(self, param, saved):
         return any(saved.get(self.name(name)) is not None for name in self.bound.slot_names(param))
 
+    def forget(self, key):
+        """Forgets a parameter by its id."""
+        self._records.pop(key, None)
+
     def settle(self):
         """Completes groups and state after a loader or a copy has replaced them."""
         self.adapter.groups.settle(self.adapter.native.param_groups)

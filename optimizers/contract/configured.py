@@ -162,7 +162,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             if isinstance(value, Configured):
                 if strict or value._is_whole():
                     config[name] = value.get_config(strict)
-            elif _is_plain(value):
+            elif is_plain(value):
                 config[name] = value
             elif strict:
                 config[name] = self._plain(name)
@@ -179,7 +179,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             name: the argument's name.
         """
         value = self._values[name]
-        if not _is_plain(value):
+        if not is_plain(value):
             raise ConfigError(
                 "{}.{} is {!r}, which cannot be written to a config; give a number or an everstep.Schedule".format(
                     type(self).__name__, name, value
@@ -276,8 +276,9 @@ def comparable(value):
     return value if isinstance(value, _PLAIN) else id(value)
 
 
-def _is_plain(value):
-    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, _PLAIN)
+def is_plain(value):
+    """Returns whether the text of a value says all of it."""
+    return all(map(is_plain, value)) if isinstance(value, tuple) else isinstance(value, _PLAIN)
 
 
 def _rebuilt(configured_class, arguments):

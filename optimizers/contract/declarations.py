@@ -387,6 +387,8 @@ class Scalar(Declaration):
 
     def check_declaration(self, owner):
         what = "{}.{}".format(owner.__name__, self.name)
+        if self.name == "steps":  # of an option it is no state, so that accumulate can have one
+            raise DefinitionError("{}: a scalar cannot be called steps, which is the count of all steps".format(what))
         if isinstance(self.init, TEXT_OR_BYTES):
             self.check_named(what, owner, "init", self.init, ("option",))
         else:

@@ -393,12 +393,12 @@ class Definition(Configured):
 
         Args:
             module: always needed: the module you import, `tf.train`, `tf.keras`, `keras`, `tf_keras.optimizers.legacy`,
-                `numpy`, ...
-            **native: keywords of the native base class: `name`, `clipnorm`, `use_locking`, ... See
-                docs/native_keywords.md. If the API's optimizers take gradients of a loss (tf.train, OptimizerV2, Keras
-                2), also `gradients`: a function (loss, variables) -> a gradient, IndexedSlices or None for each
-                variable. `minimize`, `compute_gradients` and, in graphs, `fit` call it instead of differentiating. A
-                config cannot hold it, so load a saved model with `compile=False`.
+                `torch.optim`, `optax`, `numpy`, ...
+            **native: keywords of the native base class, docs/native_keywords.md: `name`, `clipnorm`, `use_locking`,
+                `params` of `torch.optim`, which is required; `axis_name` of optax. If the API's optimizers take
+                gradients of a loss (tf.train, OptimizerV2, Keras 2), also `gradients`: a function (loss, variables) ->
+                a gradient, IndexedSlices or None for each variable. `minimize`, `compute_gradients` and, in graphs,
+                `fit` call it instead of differentiating. A config cannot hold it, so load with `compile=False`.
 
         Returns:
             An instance of that module's own `Optimizer` class.

@@ -150,8 +150,8 @@ class Noam(Schedule):
 class InverseSquareRoot(Schedule):
     """Stays at `initial` for `steps` updates, then decays as initial * sqrt(steps / updates).
 
-    From Raffel et al. 2019, https://arxiv.org/abs/1910.10683, section 3.1.2: T5 has initial = 1 / sqrt(steps), with
-    steps = 10000. fairseq's inverse_sqrt and `get_inverse_sqrt_schedule` of Transformers
+    From Raffel et al. 2019, https://arxiv.org/abs/1910.10683, section 3.1.2. T5 has 10,000 steps and the initial value
+    1 / sqrt(10000). `inverse_sqrt` of fairseq and `get_inverse_sqrt_schedule` of Transformers
     (https://huggingface.co/docs/transformers/main_classes/optimizer_schedules) with num_warmup_steps=n are
     Warmup(InverseSquareRoot(rate, steps=n), steps=n).
 
