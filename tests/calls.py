@@ -1006,7 +1006,7 @@ MODELS = "get_updates update_step optimizer_v2 keras3+eager"
 
 def compiled(choose):
     def call(w):
-        if hasattr(w.module, "Sequential"):
+        if hasattr(w.module, "models"):
             layers = w.module.layers
             net, optimizer = w.module.models.Sequential([layers.Dense(1, input_shape=(2,))]), choose(w)
             for _ in range(2):

@@ -290,7 +290,7 @@ def packages():
     triples = []
     for way in harness.all_ways():
         name = getattr(way.module, "__name__", "")
-        package = way.module if hasattr(way.module, "Sequential") else None
+        package = way.module if hasattr(way.module, "models") else None
         if package is None and name.endswith("legacy"):
             package = importlib.import_module("tf_keras" if "tf_keras" in name else "tensorflow.keras")
         if package is not None and not any(module is way.module for _, module, _ in triples):
