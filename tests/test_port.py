@@ -415,6 +415,31 @@ def test_clipping_arguments_become_clip(arguments, expected):
 
 
 @needs_tensorflow
+@pytest.mark.parametrize("given", [{}, {"ema_momentum": 0.9}])
+def test_use_ema_becomes_a_moving_average(given):
+    if not hasattr(tf.keras.optimizers.Adam, "update_step"):
+        pytest.skip("only new-style optimizers have use_ema: TF 2.11 to 2.15")
+
+    class Signed(tf.keras.optimizers.Optimizer):
+        def __init__(self, learning_rate=0.1, name="Signed", **native):
+            super(Signed, self).__init__(name=name, **native)
+            self._learning_rate = self._build_learning_rate(learning_rate)
+
+        def build(self, variables):
+            super(Signed, self).build(variables)
+            self._built = True  # else the base class makes its averages again
+
+        def update_step(self, gradient, variable):
+            variable.assign_sub(self.learning_rate * tf.sign(gradient))
+
+        def get_config(self):
+            return dict(super(Signed, self).get_config(), learning_rate=0.1)
+
+    average = wrapped(Signed, dict(given, use_ema=True)).definition
+    assert (type(average).__name__, average.average_decay) == ("MovingAverage", given.get("ema_momentum", 0.99))
+
+
+@needs_tensorflow
 def test_a_wrapper_is_recognised_by_its_maths():
     written = classes("v2")
     port = wrapped(lambda: written["Periodic"](written["Warmed"](0.02)))

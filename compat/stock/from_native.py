@@ -358,9 +358,9 @@ class _Migration(object):
                 "use_ema with gradient_accumulation_steps: stock averages at each call, everstep at each update"
             )
         overwrite_every = config.get("ema_overwrite_frequency") or 0
+        momentum = config["ema_momentum"] if "ema_momentum" in config else self.optimizer.ema_momentum
         return moving_average(
-            rule, short(config["ema_momentum"]), start=_EMA_START[self.entry.target], overwrite_every=overwrite_every
-        )
+            rule, short(momentum), start=_EMA_START[self.entry.target], overwrite_every=overwrite_every)
 
     def _rate(self):
         """Returns the learning rate of the definition: a number, a schedule, or the optimizer's own object."""
