@@ -598,6 +598,129 @@ def test_a_parameter_without_gradient_stands_still():
     assert optimizer.step() is None and not optimizer.state
 
 
+# (a number for each step: of which of 3 parameters there are gradients). The first has one at every step.
+GRADIENTS_OF = [(0, 1), (0, 1), (0, 2), (0, 1, 2), (0,), (0, 1), (0, 2), (0,), (0, 1, 2), (0,), (0, 1, 2), (0, 1, 2)]
+
+
+def train_some(optimizer, params, steps, zero=None):
+    """Takes steps with `GRADIENTS_OF` of the first parameters; the others have none, or `zero(step, place)` of them."""
+    for step in steps:
+        for place, (param, grad) in enumerate(zip(params[:3], gradients(params, step))):
+            missing = torch.zeros_like(param) if zero is not None and zero(step, place) else None
+            param.grad = grad if place in GRADIENTS_OF[step] else missing
+        optimizer.step()
+
+
+@pytest.mark.parametrize("groups", [False, True], ids=["one group", "groups"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_window_takes_the_gradients_that_there_are(reduction, groups):
+    """One call of step on the sum of the gradients of 3 batches: a parameter without any stands still."""
+    own, theirs = parameters(), parameters()
+
+    def of_groups(params):
+        return [{"params": params[:1]}, {"params": params[1:], "lr": 0.01}] if groups else params
+
+    actual = everstep.accumulate(Adam(0.05, epsilon=1e-8, corrected_root=True), 3, reduction).bind(
+        optim, params=of_groups(own))
+    expected = optim.Adam(of_groups(theirs), lr=0.05)
+    for first in range(0, len(GRADIENTS_OF), 3):
+        train_some(actual, own, (first, first + 1))
+        if first == 3:  # within a window that began without a gradient of one parameter
+            saved = copy.deepcopy(actual.state_dict())
+            actual = everstep.accumulate(Adam(0.05, epsilon=1e-8, corrected_root=True), 3, reduction).bind(
+                optim, params=of_groups(own))
+            actual.load_state_dict(saved)
+        train_some(actual, own, (first + 2,))
+        expected.zero_grad()
+        for step in range(first, first + 3):
+            for place in GRADIENTS_OF[step]:
+                param, grad = theirs[place], gradients(theirs, step)[place] / (3 if reduction == "mean" else 1)
+                param.grad = grad if param.grad is None else param.grad + grad
+        expected.step()
+        assert apart(own[:3], theirs[:3]) < 1e-5, first
+    assert [int(actual.state[param]["step"]) for param in own[:3]] == [4, 4, 4]
+    assert int(actual.steps) == 12 and not actual.state[own[3]]
+
+
+def test_a_parameter_frozen_for_whole_windows_stands_still():
+    params = parameters()
+    optimizer = everstep.accumulate(Adam(0.05), 2).bind(optim, params=params)
+    train(optimizer, params, 4)
+    params[1].grad, before = None, params[1].detach().clone()
+    for step in range(4, 9):
+        for place in (0, 2, 3):
+            params[place].grad = gradients(params, step)[place]
+        optimizer.step()
+    assert torch.equal(params[1], before) and int(optimizer.state[params[1]]["step"]) == 2
+    others = [param.detach().clone() for param in params]
+    optimizer.flush(params)  # the window that is open has no gradient of it
+    assert torch.equal(params[1], before) and not torch.equal(params[0], others[0])
+    added = torch.nn.Parameter(torch.ones(3))
+    optimizer.add_param_group({"params": [added]})
+    train(optimizer, params + [added], 1, first=9)
+    with pytest.raises(UnsupportedError, match="flush them in one call"):
+        optimizer.flush(params)
+    train(optimizer, params + [added], 1, first=10)
+    assert [int(optimizer.state[param]["step"]) for param in params + [added]] == [6, 3, 6, 6, 1]
+    assert {int(optimizer.state[param]["steps"]) for param in params + [added]} == {11}
+
+
+def test_a_table_without_a_batch_in_a_window_keeps_its_rows():
+    """Only rows of the window change, also if one of its batches has no gradient of the table."""
+    table, twin, other = [torch.nn.Parameter(torch.full((9, 3), 0.5)) for _ in range(3)]
+    actual = everstep.accumulate(Adam(0.1, sparse="rows"), 2).bind(optim, params=[table, other])
+    expected = Adam(0.1, sparse="rows").bind(optim, params=[twin])
+    for step in range(0, 8, 2):
+        for late in (False, True):
+            table.grad = sparse_gradient(table, step) if late == (step > 3) else None
+            other.grad = torch.ones(9, 3)
+            actual.step()
+        twin.grad = sparse_gradient(table, step) / 2
+        expected.step()
+    assert apart([table], [twin]) < 1e-6
+
+
+def test_a_loss_scale_is_one_for_all_parameters():
+    """Also for those that had no gradient when it grew or fell, or came later."""
+    start = [torch.full((3,), number) for number in (1.0, 2.0, 3.0)]
+    own, theirs = [[torch.nn.Parameter(each.clone()) for each in start] for _ in range(2)]
+    actual = everstep.loss_scale(Adam(0.05, epsilon=1e-8, corrected_root=True), 8.0, growth_interval=2).bind(
+        optim, params=own[1:])
+    expected = optim.Adam(theirs[1:], lr=0.05)
+    present = [(1, 2), (2,), (2,), (1, 2), (2,), (0, 2), (0, 1, 2), (0, 1), (1,), (1, 2), (0,)]
+    for step, places in enumerate(present):
+        if step == 5:
+            for optimizer, params in ((actual, own), (expected, theirs)):
+                optimizer.add_param_group({"params": params[:1]})
+        is_finite = step not in (4, 8)
+        for optimizer, params in ((actual, own), (expected, theirs)):
+            optimizer.zero_grad(set_to_none=True)
+            loss = sum((params[place] ** 2).sum() for place in places)
+            (actual.scale_loss(loss) if optimizer is actual else loss).backward()
+            if is_finite or optimizer is actual:
+                params[places[0]].grad *= 1 if is_finite else float("inf")
+                optimizer.step()
+        assert apart(own, theirs) < 1e-5, step
+    assert float(actual.scale_loss(1.0)) == 8.0 * 2**4 / 2**2
+
+
+def test_a_sharpness_aware_step_needs_no_gradient_of_all():
+    """A parameter may have none at one of the two points: there it counts as 0."""
+    weights = []
+    for missing in (torch.zeros_like, lambda param: None):
+        own = parameters()[:3]
+        optimizer = everstep.sharpness_aware(Adam(0.05), 0.5).bind(optim, params=own)
+        everstep.enable_multistage(optimizer)
+        for step in range(2, 12):
+            of_pair = GRADIENTS_OF[step] + GRADIENTS_OF[step ^ 1]
+            for place, (param, grad) in enumerate(zip(own, gradients(own, step))):
+                param.grad = grad if place in GRADIENTS_OF[step] else missing(param) if place in of_pair else None
+            optimizer.step()
+        weights.append(own)
+        assert [int(optimizer.state[param]["step"]) for param in own] == [5, 4, 4]
+    assert apart(*weights) < 1e-6
+
+
 def test_totals_span_groups():
     definition = everstep.clip(SGD(1.0), global_norm=1.0)
     one, two = parameters(), parameters()

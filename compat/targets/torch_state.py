@@ -32,11 +32,10 @@ class Repeated(object):
         self.shape = ()
 
     def value(self):
-        """Returns it as a tensor: that of the parameters, which all have the same."""
-        trained = self.state.adapter.trained()
-        torch = self.state.torch
-        number = self.state.number(trained[0], self.name) if trained else self.start
-        return torch.tensor(number, dtype=self.dtype)
+        """Returns it as a tensor: that of the parameters, of the first one that was in the last step."""
+        trained, state = self.state.adapter.trained(), self.state
+        number = state.number(max(trained, key=state.steps), self.name) if trained else self.start
+        return state.torch.tensor(number, dtype=self.dtype)
 
     def put(self, number):
         for param in self.state.adapter.trained():
@@ -223,6 +222,10 @@ class ParamState(object):
         for tensor in tensors:
             self._known[id(tensor)] = tensor, tensor._version, number
         return True
+
+    def steps(self, param):
+        """Returns how many steps a parameter has counted; 0 if the definition counts updates only."""
+        return self.number(param, "steps") if "steps" in self.starts else 0
 
     def why_unequal(self):
         """Returns why no State holds the counts, or None."""
