@@ -735,6 +735,33 @@ def test_totals_span_groups():
             (two[place], before[place], 1), (one[place], before[place], factor))], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "epsilon"])
+def test_a_loss_scale_spans_groups(name):
+    """Groups with other hypers measure and accept together: one that is not finite stops both."""
+    clipped = everstep.clip(Adam(0.1, corrected_root=True), global_norm=1.0)
+    other = {"learning_rate": {"lr": 0.5}, "epsilon": {"eps": 1e-3}}[name]
+    own, theirs = parameters(), parameters()
+    actual = everstep.loss_scale(clipped, 8.0).bind(optim, params=by_groups(own, {}, other))
+    expected = optim.Adam(by_groups(theirs, {"eps": 1e-7}, dict({"eps": 1e-7}, **other)), lr=0.1)
+    for step in range(6):
+        scale = float(actual.scale_loss(1.0))
+        for param, twin, grad in zip(own, theirs, gradients(own, step)):
+            param.grad, twin.grad = grad * scale, grad
+        torch.nn.utils.clip_grad_norm_(theirs, 1.0)
+        if step == 3:
+            own[1].grad[0] = float("nan")
+        else:
+            expected.step()
+        actual.step()
+        assert apart(own, theirs) < 1e-5, step
+    assert float(actual.scale_loss(1.0)) == 4.0
+    accumulated = everstep.loss_scale(everstep.accumulate(clipped, 2)).bind(optim, params=by_groups(own, {}, other))
+    accumulated.scale_loss(1.0)
+    train(accumulated, own, 3)
+    accumulated.flush()
+    assert {int(accumulated.state[param]["step"]) for param in own} == {2}
+
+
 def test_a_gradient_that_is_a_parameter_of_another_group():
     """Each group steps by the gradients as they were before the step."""
     one, two = [torch.nn.Parameter(torch.full((3,), number)) for number in (1.0, 2.0)]
