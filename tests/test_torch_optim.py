@@ -721,6 +721,33 @@ def test_a_sharpness_aware_step_needs_no_gradient_of_all():
     assert apart(*weights) < 1e-6
 
 
+@pytest.mark.parametrize("name", ["RAdam", "Prodigy", "Adafactor", "Rprop", "ASGD", "clip", "accumulate", "loss_scale"])
+def test_another_default_device_changes_nothing(name):
+    """`torch.set_default_device` and `with torch.device(...)`: single numbers stay on the processor."""
+    make = {
+        "clip": lambda: everstep.clip(SGD(everstep.ExponentialDecay(0.1, 3, 0.5)), global_norm=1.0),
+        "accumulate": lambda: everstep.accumulate(Adam(0.1), 2),
+        "loss_scale": lambda: everstep.loss_scale(everstep.moving_average(AdamW(0.1), 0.5), growth_interval=2),
+    }.get(name) or (lambda: getattr(everstep.optimizers, name)())
+    weights = []
+    for device in ("cpu", "meta"):
+        params, optimizer = parameters(), None
+        for step in range(6):
+            for param, grad in zip(params, gradients(params, step)):
+                param.grad = grad
+            with torch.device(device):
+                if step == 0:
+                    optimizer = make().bind(optim, params=params)
+                if step == 3:
+                    state = everstep.capture(optimizer, params)
+                    optimizer = make().bind(optim, params=params)
+                    everstep.restore(optimizer, state, params)
+                optimizer.scale_loss(1.0)
+                optimizer.step()
+        weights.append(params)
+    assert apart(*weights) == 0
+
+
 def test_totals_span_groups():
     definition = everstep.clip(SGD(1.0), global_norm=1.0)
     one, two = parameters(), parameters()

@@ -35,7 +35,7 @@ class Repeated(object):
         """Returns it as a tensor: that of the parameters, of the first one that was in the last step."""
         trained, state = self.state.adapter.trained(), self.state
         number = state.number(max(trained, key=state.steps), self.name) if trained else self.start
-        return state.torch.tensor(number, dtype=self.dtype)
+        return state.torch.tensor(number, dtype=self.dtype, device="cpu")
 
     def put(self, number):
         for param in self.state.adapter.trained():
@@ -136,7 +136,7 @@ class ParamState(object):
     def _number_tensor(self, param, name, number):
         torch = self.torch
         if name in self._counters and name != "updates":
-            return torch.tensor(number, dtype=torch.int64)
+            return torch.tensor(number, dtype=torch.int64, device="cpu")
         group = self._group(param)
         on_device = bool(group.get("capturable") or group.get("fused"))
         wide = number > _EXACT if name == "updates" else False
@@ -192,8 +192,8 @@ class ParamState(object):
     def lane_variables(self):
         """Returns ({name: tensor} of counters, the same of scalars) for a new lane."""
         torch = self.torch
-        return ({name: torch.zeros((), dtype=torch.int64) for name in self._counters},
-                {name: torch.zeros((), dtype=torch.float32) for name in self._scalars})
+        return ({name: torch.zeros((), dtype=torch.int64, device="cpu") for name in self._counters},
+                {name: torch.zeros((), dtype=torch.float32, device="cpu") for name in self._scalars})
 
     def fill(self, lane, counts):
         """Gives a lane the numbers of `counts`."""
