@@ -1187,6 +1187,27 @@ def test_a_run_that_began_here_goes_on_elsewhere(way, name, tmp_path):
     assert test_grid.goes_on_elsewhere(torch_ways()[0], way, name, str(tmp_path / "half.npz")) <= 1e-5
 
 
+def test_variables_may_be_named_pairs():
+    """As params= of bind takes them; a generator too, and beside a stock optimizer."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    optimizer = Adam(0.1).bind(optim, params=model.named_parameters())
+    plain = optim.Adam(model.parameters(), 0.1)
+    for each in (optimizer, plain):
+        train(each, list(model.parameters()), 2)
+        expected = everstep.capture(each, dict(model.named_parameters()), weights=True)
+        for pairs in (model.named_parameters(), list(model.named_parameters()), iter(model.named_parameters())):
+            state = everstep.capture(each, pairs, weights=True)
+            assert list(state.slots) == list(expected.slots) == [name for name, _ in model.named_parameters()]
+            assert list(state.variables) == list(state.slots) and state.ordered
+    restored = Adam(0.1, corrected_root=True).bind(optim, params=model.named_parameters())
+    matching = everstep.restore(restored, state, model.named_parameters())
+    assert not matching.missing and not matching.unused
+    assert torch.equal(restored.state[model[0].bias]["exp_avg"], plain.state[model[0].bias]["exp_avg"])
+    twice = [("a", model[0].bias), ("a", model[1].bias)]
+    with pytest.raises(VariableError, match="two variables have the same name, of a, a"):
+        everstep.capture(optimizer, twice)
+
+
 def test_averages():
     params = parameters()
     optimizer = everstep.moving_average(SGD(0.5), average_decay=0.5).bind(optim, params=params)
