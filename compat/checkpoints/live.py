@@ -59,7 +59,8 @@ def as_variables(variables):
         return variables
     if len({name for name, _ in pairs}) < len(pairs):
         raise VariableError("two variables have the same name, of {}".format(", ".join(name for name, _ in pairs)))
-    return OrderedDict((name, variable) for name, variable in pairs)  # what named_parameters() of torch gives, and params= of bind takes
+    # what named_parameters() of torch gives, and params= of bind takes
+    return OrderedDict((name, variable) for name, variable in pairs)
 
 
 def _parts_by_whole(optimizer, variables):
