@@ -598,6 +598,156 @@ def test_a_parameter_without_gradient_stands_still():
     assert optimizer.step() is None and not optimizer.state
 
 
+# (a number for each step: of which of 3 parameters there are gradients). The first has one at every step.
+GRADIENTS_OF = [(0, 1), (0, 1), (0, 2), (0, 1, 2), (0,), (0, 1), (0, 2), (0,), (0, 1, 2), (0,), (0, 1, 2), (0, 1, 2)]
+
+
+def train_some(optimizer, params, steps, zero=None):
+    """Takes steps with `GRADIENTS_OF` of the first parameters; the others have none, or `zero(step, place)` of them."""
+    for step in steps:
+        for place, (param, grad) in enumerate(zip(params[:3], gradients(params, step))):
+            missing = torch.zeros_like(param) if zero is not None and zero(step, place) else None
+            param.grad = grad if place in GRADIENTS_OF[step] else missing
+        optimizer.step()
+
+
+@pytest.mark.parametrize("groups", [False, True], ids=["one group", "groups"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_window_takes_the_gradients_that_there_are(reduction, groups):
+    """One call of step on the sum of the gradients of 3 batches: a parameter without any stands still."""
+    own, theirs = parameters(), parameters()
+
+    def of_groups(params):
+        return [{"params": params[:1]}, {"params": params[1:], "lr": 0.01}] if groups else params
+
+    actual = everstep.accumulate(Adam(0.05, epsilon=1e-8, corrected_root=True), 3, reduction).bind(
+        optim, params=of_groups(own))
+    expected = optim.Adam(of_groups(theirs), lr=0.05)
+    for first in range(0, len(GRADIENTS_OF), 3):
+        train_some(actual, own, (first, first + 1))
+        if first == 3:  # within a window that began without a gradient of one parameter
+            saved = copy.deepcopy(actual.state_dict())
+            actual = everstep.accumulate(Adam(0.05, epsilon=1e-8, corrected_root=True), 3, reduction).bind(
+                optim, params=of_groups(own))
+            actual.load_state_dict(saved)
+        train_some(actual, own, (first + 2,))
+        expected.zero_grad()
+        for step in range(first, first + 3):
+            for place in GRADIENTS_OF[step]:
+                param, grad = theirs[place], gradients(theirs, step)[place] / (3 if reduction == "mean" else 1)
+                param.grad = grad if param.grad is None else param.grad + grad
+        expected.step()
+        assert apart(own[:3], theirs[:3]) < 1e-5, first
+    assert [int(actual.state[param]["step"]) for param in own[:3]] == [4, 4, 4]
+    assert int(actual.steps) == 12 and not actual.state[own[3]]
+
+
+def test_a_parameter_frozen_for_whole_windows_stands_still():
+    params = parameters()
+    optimizer = everstep.accumulate(Adam(0.05), 2).bind(optim, params=params)
+    train(optimizer, params, 4)
+    params[1].grad, before = None, params[1].detach().clone()
+    for step in range(4, 9):
+        for place in (0, 2, 3):
+            params[place].grad = gradients(params, step)[place]
+        optimizer.step()
+    assert torch.equal(params[1], before) and int(optimizer.state[params[1]]["step"]) == 2
+    others = [param.detach().clone() for param in params]
+    optimizer.flush(params)  # the window that is open has no gradient of it
+    assert torch.equal(params[1], before) and not torch.equal(params[0], others[0])
+    added = torch.nn.Parameter(torch.ones(3))
+    optimizer.add_param_group({"params": [added]})
+    train(optimizer, params + [added], 1, first=9)
+    with pytest.raises(UnsupportedError, match="flush them in one call"):
+        optimizer.flush(params)
+    train(optimizer, params + [added], 1, first=10)
+    assert [int(optimizer.state[param]["step"]) for param in params + [added]] == [6, 3, 6, 6, 1]
+    assert {int(optimizer.state[param]["steps"]) for param in params + [added]} == {11}
+
+
+def test_a_table_without_a_batch_in_a_window_keeps_its_rows():
+    """Only rows of the window change, also if one of its batches has no gradient of the table."""
+    table, twin, other = [torch.nn.Parameter(torch.full((9, 3), 0.5)) for _ in range(3)]
+    actual = everstep.accumulate(Adam(0.1, sparse="rows"), 2).bind(optim, params=[table, other])
+    expected = Adam(0.1, sparse="rows").bind(optim, params=[twin])
+    for step in range(0, 8, 2):
+        for late in (False, True):
+            table.grad = sparse_gradient(table, step) if late == (step > 3) else None
+            other.grad = torch.ones(9, 3)
+            actual.step()
+        twin.grad = sparse_gradient(table, step) / 2
+        expected.step()
+    assert apart([table], [twin]) < 1e-6
+
+
+def test_a_loss_scale_is_one_for_all_parameters():
+    """Also for those that had no gradient when it grew or fell, or came later."""
+    start = [torch.full((3,), number) for number in (1.0, 2.0, 3.0)]
+    own, theirs = [[torch.nn.Parameter(each.clone()) for each in start] for _ in range(2)]
+    actual = everstep.loss_scale(Adam(0.05, epsilon=1e-8, corrected_root=True), 8.0, growth_interval=2).bind(
+        optim, params=own[1:])
+    expected = optim.Adam(theirs[1:], lr=0.05)
+    present = [(1, 2), (2,), (2,), (1, 2), (2,), (0, 2), (0, 1, 2), (0, 1), (1,), (1, 2), (0,)]
+    for step, places in enumerate(present):
+        if step == 5:
+            for optimizer, params in ((actual, own), (expected, theirs)):
+                optimizer.add_param_group({"params": params[:1]})
+        is_finite = step not in (4, 8)
+        for optimizer, params in ((actual, own), (expected, theirs)):
+            optimizer.zero_grad(set_to_none=True)
+            loss = sum((params[place] ** 2).sum() for place in places)
+            (actual.scale_loss(loss) if optimizer is actual else loss).backward()
+            if is_finite or optimizer is actual:
+                params[places[0]].grad *= 1 if is_finite else float("inf")
+                optimizer.step()
+        assert apart(own, theirs) < 1e-5, step
+    assert float(actual.scale_loss(1.0)) == 8.0 * 2**4 / 2**2
+
+
+def test_a_sharpness_aware_step_needs_no_gradient_of_all():
+    """A parameter may have none at one of the two points: there it counts as 0."""
+    weights = []
+    for missing in (torch.zeros_like, lambda param: None):
+        own = parameters()[:3]
+        optimizer = everstep.sharpness_aware(Adam(0.05), 0.5).bind(optim, params=own)
+        everstep.enable_multistage(optimizer)
+        for step in range(2, 12):
+            of_pair = GRADIENTS_OF[step] + GRADIENTS_OF[step ^ 1]
+            for place, (param, grad) in enumerate(zip(own, gradients(own, step))):
+                param.grad = grad if place in GRADIENTS_OF[step] else missing(param) if place in of_pair else None
+            optimizer.step()
+        weights.append(own)
+        assert [int(optimizer.state[param]["step"]) for param in own] == [5, 4, 4]
+    assert apart(*weights) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["RAdam", "Prodigy", "Adafactor", "Rprop", "ASGD", "clip", "accumulate", "loss_scale"])
+def test_another_default_device_changes_nothing(name):
+    """`torch.set_default_device` and `with torch.device(...)`: single numbers stay on the processor."""
+    make = {
+        "clip": lambda: everstep.clip(SGD(everstep.ExponentialDecay(0.1, 3, 0.5)), global_norm=1.0),
+        "accumulate": lambda: everstep.accumulate(Adam(0.1), 2),
+        "loss_scale": lambda: everstep.loss_scale(everstep.moving_average(AdamW(0.1), 0.5), growth_interval=2),
+    }.get(name) or (lambda: getattr(everstep.optimizers, name)())
+    weights = []
+    for device in ("cpu", "meta"):
+        params, optimizer = parameters(), None
+        for step in range(6):
+            for param, grad in zip(params, gradients(params, step)):
+                param.grad = grad
+            with torch.device(device):
+                if step == 0:
+                    optimizer = make().bind(optim, params=params)
+                if step == 3:
+                    state = everstep.capture(optimizer, params)
+                    optimizer = make().bind(optim, params=params)
+                    everstep.restore(optimizer, state, params)
+                optimizer.scale_loss(1.0)
+                optimizer.step()
+        weights.append(params)
+    assert apart(*weights) == 0
+
+
 def test_totals_span_groups():
     definition = everstep.clip(SGD(1.0), global_norm=1.0)
     one, two = parameters(), parameters()
@@ -610,6 +760,33 @@ def test_totals_span_groups():
         factor = 1 + place % 2
         np.testing.assert_allclose(*[(now.detach() - old.detach()).numpy() * scale for now, old, scale in (
             (two[place], before[place], 1), (one[place], before[place], factor))], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "epsilon"])
+def test_a_loss_scale_spans_groups(name):
+    """Groups with other hypers measure and accept together: one that is not finite stops both."""
+    clipped = everstep.clip(Adam(0.1, corrected_root=True), global_norm=1.0)
+    other = {"learning_rate": {"lr": 0.5}, "epsilon": {"eps": 1e-3}}[name]
+    own, theirs = parameters(), parameters()
+    actual = everstep.loss_scale(clipped, 8.0).bind(optim, params=by_groups(own, {}, other))
+    expected = optim.Adam(by_groups(theirs, {"eps": 1e-7}, dict({"eps": 1e-7}, **other)), lr=0.1)
+    for step in range(6):
+        scale = float(actual.scale_loss(1.0))
+        for param, twin, grad in zip(own, theirs, gradients(own, step)):
+            param.grad, twin.grad = grad * scale, grad
+        torch.nn.utils.clip_grad_norm_(theirs, 1.0)
+        if step == 3:
+            own[1].grad[0] = float("nan")
+        else:
+            expected.step()
+        actual.step()
+        assert apart(own, theirs) < 1e-5, step
+    assert float(actual.scale_loss(1.0)) == 4.0
+    accumulated = everstep.loss_scale(everstep.accumulate(clipped, 2)).bind(optim, params=by_groups(own, {}, other))
+    accumulated.scale_loss(1.0)
+    train(accumulated, own, 3)
+    accumulated.flush()
+    assert {int(accumulated.state[param]["step"]) for param in own} == {2}
 
 
 def test_a_gradient_that_is_a_parameter_of_another_group():
@@ -1008,6 +1185,27 @@ def test_a_run_that_began_elsewhere_goes_on(written, name):
 @pytest.mark.parametrize("name", sorted(test_grid.DEFINITIONS))
 def test_a_run_that_began_here_goes_on_elsewhere(way, name, tmp_path):
     assert test_grid.goes_on_elsewhere(torch_ways()[0], way, name, str(tmp_path / "half.npz")) <= 1e-5
+
+
+def test_variables_may_be_named_pairs():
+    """As params= of bind takes them; a generator too, and beside a stock optimizer."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    optimizer = Adam(0.1).bind(optim, params=model.named_parameters())
+    plain = optim.Adam(model.parameters(), 0.1)
+    for each in (optimizer, plain):
+        train(each, list(model.parameters()), 2)
+        expected = everstep.capture(each, dict(model.named_parameters()), weights=True)
+        for pairs in (model.named_parameters(), list(model.named_parameters()), iter(model.named_parameters())):
+            state = everstep.capture(each, pairs, weights=True)
+            assert list(state.slots) == list(expected.slots) == [name for name, _ in model.named_parameters()]
+            assert list(state.variables) == list(state.slots) and state.ordered
+    restored = Adam(0.1, corrected_root=True).bind(optim, params=model.named_parameters())
+    matching = everstep.restore(restored, state, model.named_parameters())
+    assert not matching.missing and not matching.unused
+    assert torch.equal(restored.state[model[0].bias]["exp_avg"], plain.state[model[0].bias]["exp_avg"])
+    twice = [("a", model[0].bias), ("a", model[1].bias)]
+    with pytest.raises(VariableError, match="two variables have the same name, of a, a"):
+        everstep.capture(optimizer, twice)
 
 
 def test_averages():

@@ -59,7 +59,7 @@ class TorchBackend(Backend):
         def call(*values):
             floats = [value for value in values if isinstance(value, of_torch) and value.is_floating_point()]
             dtype = floats[0].dtype if floats else None
-            tensors = [value if isinstance(value, of_torch) else self.torch.as_tensor(value, dtype=dtype)
+            tensors = [value if isinstance(value, of_torch) else self._as_tensor(value, dtype)
                        for value in values]
             return function(*self._together(tensors))
 
@@ -76,6 +76,10 @@ class TorchBackend(Backend):
         return [value.to(there[0]) if there and isinstance(value, of_torch) and not value.dim() else value
                 for value in values]
 
+    def _as_tensor(self, value, dtype=None):
+        """Returns a tensor on the processor, also where people's code has set another device as the default."""
+        return self.torch.as_tensor(value, dtype=dtype, device="cpu")
+
     def _type(self, dtype):
         return getattr(self.torch, dtype)
 
@@ -86,7 +90,7 @@ class TorchBackend(Backend):
         return self.torch.as_tensor(number, dtype=self._type(dtype), device=device)
 
     def tensor(self, value):
-        return value if isinstance(value, self.torch.Tensor) else self.torch.as_tensor(value)
+        return value if isinstance(value, self.torch.Tensor) else self._as_tensor(value)
 
     def cast(self, value, to):
         return value.to(self._type(to))
@@ -235,7 +239,7 @@ class TorchBackend(Backend):
                 if hasattr(variable, "repeats"):
                     variable.put(value.item())
                 else:
-                    variable.copy_(self.torch.as_tensor(np.array(value)))
+                    variable.copy_(self._as_tensor(np.array(value)))
                 del value  # before the next one is read
 
 

@@ -47,13 +47,20 @@ def is_ordered(variables):
 
 
 def as_variables(variables):
-    """Returns a dictionary as it is, and any other iterable of variables as a list. Raises VariableError."""
+    """Returns {name: variable}, also of pairs of them, or a list of variables. Raises VariableError for all else."""
     if isinstance(variables, dict):
         return variables
     needed = "variables are a list of arrays or variables, such as model.trainable_variables, or {name: variable}"
     if isinstance(variables, TEXT + (bytes, np.ndarray)):
         raise VariableError("{}; got {!r}".format(needed, variables))
-    return as_list(variables, VariableError, needed)
+    variables = as_list(variables, VariableError, needed)
+    pairs = [each for each in variables if isinstance(each, (tuple, list)) and len(each) == 2]
+    if not pairs or len(pairs) < len(variables) or not all(isinstance(name, TEXT) for name, _ in pairs):
+        return variables
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise VariableError("two variables have the same name, of {}".format(", ".join(name for name, _ in pairs)))
+    # what named_parameters() of torch gives, and params= of bind takes
+    return OrderedDict((name, variable) for name, variable in pairs)
 
 
 def _parts_by_whole(optimizer, variables):

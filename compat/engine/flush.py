@@ -22,18 +22,19 @@ class Flush(Step):
     arrived = 0
 
     def __init__(self, host, variables):
-        super(Flush, self).__init__(host, [(self._zero_grad(host, variable), variable) for variable in variables])
+        super(Flush, self).__init__(host, [(zero_grad(host, variable), variable) for variable in variables])
         self.count("steps")  # read here, outside of branches, because the window's number depends on it
-
-    @staticmethod
-    def _zero_grad(host, variable):
-        backend = host.backend
-        if remembers_rows(host.rule(variable)) and host.record(variable).shape and backend.moves_rows:
-            return backend.no_rows(variable)
-        return backend.ops["zeros_like"](backend.read(variable))
 
     def pending(self):
         return self.backend.ops["maximum"](self.count("pending"), 1)  # with 0 pending steps nothing is written
 
     def _should_update(self, shared):
         return self.backend.ops["greater"](self.count("pending"), 0)
+
+
+def zero_grad(host, variable):
+    """Returns a gradient that adds nothing: zeros, or no rows where a rule remembers which rows had a gradient."""
+    backend = host.backend
+    if remembers_rows(host.rule(variable)) and host.record(variable).shape and backend.moves_rows:
+        return backend.no_rows(variable)
+    return backend.ops["zeros_like"](backend.read(variable))

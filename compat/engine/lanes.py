@@ -105,16 +105,16 @@ def run(steps):
     Raises:
         UnsupportedError: lanes differ in a hyper that decides for all variables.
     """
-    if len(steps) > 1:
-        _check_alike(steps)
     decided = [step.start() for step in steps]
     totals = {}  # type: dict
     for step in steps:
         for name, native in step.known.items():
             totals[name] = totals[name] + native if name in totals else native
-    for step, should_update in zip(steps, decided):
-        if len(steps) > 1:
+    if len(steps) > 1:
+        for step in steps:
             step.learn(totals)
+        _check_alike(steps)  # after totals are known, which may decide, and before anything is written
+    for step, should_update in zip(steps, decided):
         step.decide(should_update)
     for step in steps:
         step.end(step.update_all())

@@ -121,6 +121,22 @@ def check_repeat(bound, variables):
 
     A definition that counts calls needs all variables in one call: a second group would count twice.
     """
+    check_caller(bound)
+    definition = bound.definition
+    if not skips(definition):
+        return
+    graph = bound.graph_now()
+    keys = [bound.variable_key(variable) for variable in variables]
+    first = bound.calls.setdefault((graph, bound.backend.replica()), keys)
+    if first != keys or graph is not None and first is not keys and definition.stages == 1:
+        raise UnsupportedError(
+            "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
+            "definition for each group of variables".format(definition._short())
+        )
+
+
+def check_caller(bound):
+    """Raises UnsupportedError if the caller left out what the definition needs: a scaled loss, more gradients."""
     definition = bound.definition
     if defines(definition, "loss_scale") and not bound.has_scaled:
         raise UnsupportedError(
@@ -135,16 +151,6 @@ def check_repeat(bound, variables):
             "apply_gradients".format(bound.owner, bound.gradients)
         )
     check_stages(bound)
-    if not skips(definition):
-        return
-    graph = bound.graph_now()
-    keys = [bound.variable_key(variable) for variable in variables]
-    first = bound.calls.setdefault((graph, bound.backend.replica()), keys)
-    if first != keys or graph is not None and first is not keys and definition.stages == 1:
-        raise UnsupportedError(
-            "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
-            "definition for each group of variables".format(definition._short())
-        )
 
 
 def check_dense(definition, why):

@@ -14,14 +14,16 @@ from everstep.compat.backends.on_torch_alone import TorchBackend
 from everstep.compat.engine import lanes
 from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import with_gradients
+from everstep.compat.engine.step import skips
 from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import InOneProcess
-from everstep.compat.targets.checking import check_grads, check_repeat, forgetting_failures
+from everstep.compat.targets.checking import check_caller, check_grads, forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword
 from everstep.compat.targets.copying import AsTorch
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.torch_groups import Groups, torch_arguments
+from everstep.compat.targets.torch_shared_steps import SharedSteps
 from everstep.compat.targets.torch_state import ParamState
 from everstep.errors import DefinitionError, UnsupportedError, VariableError
 from everstep.optimizers.contract.by_name import Unnamed
@@ -47,6 +49,11 @@ class TorchOptimizer(NativeOptimizer):
             UnsupportedError: the definition needs the loss several times (`sharpness_aware`), and there is no closure.
         """
         return self._bound.adapter.plain_step()(closure)
+
+    def __repr__(self):
+        """Returns the text of stock, with its groups, and that of the definition."""
+        text = super(TorchOptimizer, self).__repr__()
+        return "{}\n{}".format(self._bound.base.__repr__(), text) if hasattr(self, "param_groups") else text
 
     def add_param_group(self, param_group):
         self._bound.adapter.add_param_group(param_group)
@@ -109,6 +116,7 @@ class TorchAdapter(InOneProcess):
         self._uncompiled = None
         self.groups = Groups(self.bound, dict(maximize=maximize, foreach=foreach, fused=fused, capturable=capturable))
         self.state = ParamState(self)
+        self._shared = SharedSteps(self) if skips(self.bound.definition) else None
         self.base.__init__(params, self.groups.defaults())
 
     # Hypers.
@@ -177,9 +185,11 @@ class TorchAdapter(InOneProcess):
         return self.bound.require_slot(variable, name)
 
     def lane_of(self, variable):
-        """Returns the lane of a variable; of None, that of all variables, if they are one."""
-        variables = [variable] if variable is not None else [
-            known for known in self.params() if self.state.of(known)] or self.params()[:1]
+        """Returns the lane of a variable; of None, that of all variables, if they are one, or of the last step."""
+        variables = [variable]
+        if variable is None:
+            variables = self.trained() or self.params()[:1]
+            variables = variables if self._shared is None else [max(variables, key=self.state.steps)]
         return self._lanes_of([(None, each) for each in variables])[0][0]
 
     def params(self):
@@ -265,7 +275,9 @@ class TorchAdapter(InOneProcess):
                 pairs = self._checked(self._pairs())
                 if pairs:
                     with self.backend.at(pairs[0][1]):
-                        self._take(self._lanes_of(pairs))
+                        if self._shared is not None:
+                            pairs = self._shared.completed(pairs)
+                        self.take(pairs)
         finally:
             self.bound.takes_stages = before
 
@@ -291,7 +303,7 @@ class TorchAdapter(InOneProcess):
             pairs = with_gradients(check_grads(self.bound, pairs))
             self.bound.check_first(variables)
             self._checked_last = variables
-        check_repeat(self.bound, variables)
+        check_caller(self.bound)
         if self.state.ready(variables):
             self.forget()
         return pairs
@@ -340,8 +352,9 @@ class TorchAdapter(InOneProcess):
             found.append((lane, some))
         return found
 
-    def _take(self, found):
-        """Takes one step in several lanes, and stores counters and scalars beside the parameters."""
+    def take(self, pairs):
+        """Takes one step, in lanes, and stores counters and scalars beside the parameters."""
+        found = self._lanes_of(pairs)
         if len(found) > 1:
             memory, lasting = self.backend.lists.memory(self.params()), self.backend.lists.lasting
             found = [(lane, [(lasting(grad, memory), v) for grad, v in some]) for lane, some in found]

@@ -32,11 +32,10 @@ class Repeated(object):
         self.shape = ()
 
     def value(self):
-        """Returns it as a tensor: that of the parameters, which all have the same."""
-        trained = self.state.adapter.trained()
-        torch = self.state.torch
-        number = self.state.number(trained[0], self.name) if trained else self.start
-        return torch.tensor(number, dtype=self.dtype)
+        """Returns it as a tensor: that of the parameters, of the first one that was in the last step."""
+        trained, state = self.state.adapter.trained(), self.state
+        number = state.number(max(trained, key=state.steps), self.name) if trained else self.start
+        return state.torch.tensor(number, dtype=self.dtype, device="cpu")
 
     def put(self, number):
         for param in self.state.adapter.trained():
@@ -137,7 +136,7 @@ class ParamState(object):
     def _number_tensor(self, param, name, number):
         torch = self.torch
         if name in self._counters and name != "updates":
-            return torch.tensor(number, dtype=torch.int64)
+            return torch.tensor(number, dtype=torch.int64, device="cpu")
         group = self._group(param)
         on_device = bool(group.get("capturable") or group.get("fused"))
         wide = number > _EXACT if name == "updates" else False
@@ -193,8 +192,8 @@ class ParamState(object):
     def lane_variables(self):
         """Returns ({name: tensor} of counters, the same of scalars) for a new lane."""
         torch = self.torch
-        return ({name: torch.zeros((), dtype=torch.int64) for name in self._counters},
-                {name: torch.zeros((), dtype=torch.float32) for name in self._scalars})
+        return ({name: torch.zeros((), dtype=torch.int64, device="cpu") for name in self._counters},
+                {name: torch.zeros((), dtype=torch.float32, device="cpu") for name in self._scalars})
 
     def fill(self, lane, counts):
         """Gives a lane the numbers of `counts`."""
@@ -223,6 +222,10 @@ class ParamState(object):
         for tensor in tensors:
             self._known[id(tensor)] = tensor, tensor._version, number
         return True
+
+    def steps(self, param):
+        """Returns how many steps a parameter has counted; 0 if the definition counts updates only."""
+        return self.number(param, "steps") if "steps" in self.starts else 0
 
     def why_unequal(self):
         """Returns why no State holds the counts, or None."""
