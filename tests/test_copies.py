@@ -290,6 +290,35 @@ def test_a_pickled_class_in_a_process_that_has_made_none(way):
     assert sys.version_info[0] == 2 or "which has classes of imported definitions alone" in output, output
 
 
+def own_class(base):
+    """Returns a class with arguments of its own beside those of its base, and its own default of a rate."""
+    class Louder(base):
+        def __init__(self, learning_rate=0.5, loudness=2.0, **given):
+            super(Louder, self).__init__(learning_rate=learning_rate, **given)
+            self._loudness = loudness
+
+        def get_config(self):
+            return dict(super(Louder, self).get_config(), loudness=self._loudness)
+
+    return Louder
+
+
+@kerases
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled, "from_config"])
+def test_a_subclass_with_an_init_of_its_own(name, duplicate, monkeypatch):
+    keras = started(name)
+    stock = keras.optimizers.SGD
+    if not small_model.api_of(stock) == "get_updates":
+        assert own_class(stock).from_config(own_class(stock)(0.25, 3.0).get_config())._loudness == 3.0
+    cls = own_class(SGD.native_class(keras))
+    monkeypatch.setitem(globals(), "Louder", cls)  # where pickle looks for it
+    cls.__qualname__ = "Louder"
+    optimizer = cls(0.25, 3.0)
+    again = cls.from_config(optimizer.get_config()) if duplicate == "from_config" else duplicate(optimizer)
+    assert type(again) is cls and again._loudness == 3.0
+    assert again.definition.learning_rate == 0.25 and cls().definition.learning_rate == 0.5
+
+
 class Named(Adam.native_class(np)):
     """A user's subclass of a native class, which pickles find by its name."""
 

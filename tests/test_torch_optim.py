@@ -1141,6 +1141,25 @@ def test_what_comes_and_goes_is_not_kept(monkeypatch):
     assert len(optimizer._bound.adapter.groups._checked) < 20
 
 
+class Louder(AdamW.native_class(optim) if torch else object):
+    def __init__(self, params, lr=1e-2, loudness=2.0, **given):
+        super(Louder, self).__init__(params, lr=lr, **given)
+        self.loudness = loudness
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_copies_of_a_subclass_with_an_init_of_its_own(duplicate):
+    params = parameters()
+    optimizer = Louder(params, 0.05, loudness=3.0, betas=(0.8, 0.9))
+    train(optimizer, params, 2)
+    again, twins = duplicate((optimizer, params))
+    assert type(again) is Louder and again.loudness == 3.0
+    assert again.param_groups[0]["lr"] == 0.05 and again.param_groups[0]["betas"] == (0.8, 0.9)
+    train(optimizer, params, 2, first=2)
+    train(again, twins, 2, first=2)
+    assert apart(params, twins) == 0
+
+
 def test_counts_go_on_where_float32_ends():
     params = parameters()
     optimizer = SGD(0.0).bind(optim, params=params)

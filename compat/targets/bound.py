@@ -62,6 +62,7 @@ class Bound(object):
         eager_steps: the functions of eager steps.
         hyper_names: {attribute: flat hyper name}. `aliases` are those among them that a wrapper's argument has.
         options: {attribute: value}.
+        base_attributes: the names of attributes that the constructor set, without those of a user's subclass.
         started: whether the native base class's constructor has run.
         rules: {key: `Known`}, for each variable.
         seen: {id: `Known`}. It holds the variable, so that Python does not reuse the id.
@@ -83,6 +84,7 @@ class Bound(object):
     backend = None  # type: Any
     carried = None  # type: Any
     lost = None  # type: Any
+    base_attributes = frozenset()  # type: Any
     started = is_averaged = takes_stages = has_scaled = has_called_gradients = has_checked = may_grow = False
     made = ()  # type: tuple[Any, ...]
     tensors_read = None, {}  # type: Any
@@ -91,7 +93,7 @@ class Bound(object):
     def __init__(self, native, base, args, kwargs):
         construction.take_config(type(native), kwargs)
         if type(native).adapter_class.respelled:
-            args = type(native).adapter_class.respelled(type(native).definition_class, args, kwargs)
+            args = type(native).adapter_class.respelled(type(native), args, kwargs)
         definition, gradients = kwargs.pop("definition", None), kwargs.pop("gradients", None)
         lowering = kwargs.pop("lowering", None)
         self.native, self.base, self.gradients = native, base, gradients

@@ -1,6 +1,7 @@
 """Construction and config: makes native classes, checks arguments, writes and reads native configs."""
 from __future__ import absolute_import, division, print_function
 
+import itertools
 import re
 from collections import namedtuple
 
@@ -74,11 +75,23 @@ def definition_of(native_class, definition, args, kwargs):
     if definition is None:
         own = definition_class.argument_names()
         return definition_class(*args, **{name: kwargs.pop(name) for name in own if name in kwargs})
-    if args or not isinstance(definition, definition_class):
+    is_own = has_own_init(native_class)
+    if args and not is_own or not isinstance(definition, definition_class):
         raise DefinitionError(
             "{} binds a {}; got {!r}".format(native_class.__name__, definition_class.__name__, definition)
         )
+    for name in definition_class.argument_names() if is_own else ():
+        kwargs.pop(name, None)
     return definition
+
+
+def has_own_init(native_class):
+    """Returns whether a class of a user's has an `__init__`, which copies and configs run.
+
+    It gives the base class arguments of the definition, such as its own default of a rate. The definition has them.
+    """
+    own = itertools.takewhile(lambda each: "native_base" not in vars(each), native_class.__mro__)
+    return any("__init__" in vars(each) for each in own)
 
 
 def check_native(bound, native):

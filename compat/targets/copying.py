@@ -44,6 +44,8 @@ def deep(bound, memo):
     rebuild_it, arguments, state = parts(bound, bound.adapter.exclusions(True))
     if bound.adapter.carries is AsTorch:  # with its parameters
         arguments, state = copy.deepcopy((arguments, state), memo)
+    elif len(arguments) == 5:
+        arguments = arguments[:4] + (copy.deepcopy(arguments[4], memo),)
     variables = [bound.adapter.copied_variable(variable, memo) for variable in bound.adapter.trained()]
     twin = memo[id(bound.native)] = rebuild_it(*arguments)
     adapter = twin._bound.adapter
@@ -61,7 +63,14 @@ def parts(bound, exclusions):
     if is_torch:
         native["params"] = [dict(group) for group in bound.native.param_groups]
     arguments = _maker(type(bound.native)), bound.definition if is_torch else present_definition(bound), native
-    return rebuild, arguments + ((exclusions,) if exclusions else ()), state
+    own = _own_attributes(bound, arguments) if construction.has_own_init(type(bound.native)) else {}
+    return rebuild, arguments + ((exclusions, own) if own else (exclusions,) if exclusions else ()), state
+
+
+def _own_attributes(bound, arguments):
+    """Returns {name: value} of what the `__init__` of a user's subclass sets: a new optimizer has nothing else yet."""
+    fresh, present = rebuild(*arguments), vars(bound.native)
+    return {name: present[name] for name in set(vars(fresh)) - fresh._bound.base_attributes if name in present}
 
 
 def _copies_configs(bound):
@@ -71,7 +80,7 @@ def _copies_configs(bound):
     return library is not None and library.split(".")[0] != base.__module__.split(".")[0]
 
 
-def rebuild(maker, definition, native, exclusions=None):
+def rebuild(maker, definition, native, exclusions=None, own_attributes=()):
     """Returns the optimizer that a pickle describes, without its state. Registers its class, as `bind` does."""
     if len(maker) == 1:
         maker = maker[0]
@@ -81,6 +90,7 @@ def rebuild(maker, definition, native, exclusions=None):
     optimizer = maker.from_definition(definition, **native)
     if exclusions:
         optimizer._bound.adapter.exclude(exclusions)
+    vars(optimizer).update(own_attributes)
     return optimizer
 
 

@@ -22,8 +22,10 @@ class NativeOptimizer(object):
     adapter_class = None  # type: Any
 
     def __init__(self, *args, **kwargs):
+        before = set(vars(self))
         vars(self)["_bound"] = bound = Bound(self, super(NativeOptimizer, self), args, kwargs)
         construction.start(bound, kwargs)
+        bound.base_attributes = set(vars(self)) - before
 
     @classmethod
     def from_definition(cls, definition, **native):

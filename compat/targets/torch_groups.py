@@ -6,6 +6,7 @@ import numbers
 import numpy as np
 
 from everstep.compat.targets import hypers
+from everstep.compat.targets.construction import has_own_init
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, is_tensor
 from everstep.optimizers.contract.binder import binder
@@ -34,19 +35,26 @@ def _spelling(target_names, names):
     return spelled
 
 
-def torch_arguments(definition_class, args, kwargs):
+def torch_arguments(native_class, args, kwargs):
     """Returns the arguments of a definition, of those of a native class, which are spelled as torch's.
 
     The parameters come first, as in stock. `kwargs` is changed in place.
     """
-    if "definition" in kwargs:
+    is_copy = "definition" in kwargs
+    if is_copy and not has_own_init(native_class):
         return args
     if args and not isinstance(args[0], (int, float)):
         if "params" in kwargs:
             raise DefinitionError("params is given twice")
         kwargs["params"], args = args[0], args[1:]
+    definition_class = native_class.definition_class
     own = definition_class.argument_names()
     spelled = dict(SPELLED, **binder.stock_groups(definition_class, None)[0])
+    if is_copy:
+        for name, (key, _) in spelled.items():
+            if name in own:
+                kwargs.pop(key, None)
+        return args
     by_key = {}  # type: dict
     for name, (key, place) in spelled.items():
         if name in own and key in kwargs and key not in own:
