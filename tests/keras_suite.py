@@ -203,7 +203,8 @@ class Keras2(Api):
         return model
 
     def inputs(self, model):
-        return self.INPUTS
+        # A model that TF 2.0 loads from a SavedModel takes no other dtype than that of its placeholder.
+        return self.INPUTS.astype("float32") if self.tf.__version__.startswith("2.0.") else self.INPUTS
 
     def variable(self, value, dtype="float32", **more):
         return self.K.variable(self._array(value, dtype), dtype=dtype, **more)
