@@ -199,7 +199,7 @@ class Keras2(Api):
             # TensorFlow's own loader does not know our class, and creates each slot with its variable's shape.
             served = self.tf.saved_model.load(path)  # its variables live as long as it does
             outputs = served.signatures["serving_default"](self.tf.constant(self.INPUTS, "float32"))
-            np.testing.assert_allclose(list(outputs.values())[0], model.predict(self.INPUTS), rtol=1e-5)
+            np.testing.assert_allclose(list(outputs.values())[0], model.predict(self.inputs(model)), rtol=1e-5)
         return model
 
     def inputs(self, model):
