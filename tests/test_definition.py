@@ -996,5 +996,5 @@ def test_each_object_of_an_option_is_tried():
 
 
 def test_a_scalar_is_not_called_steps():
-    with pytest.raises(errors.DefinitionError, match="which is the count of all steps"):
+    with pytest.raises(errors.DefinitionError, match="the count of all steps"):
         type(str("Made"), (SGD,), {"steps": scalar(0.0)})

@@ -49,10 +49,11 @@ class Adapter(object):
     sets_hypers = True  # whether hypers can be set after construction
     holds_state = True  # whether the native object holds its counters and slots; else the caller does
     has_slots = ""  # when slots exist, in words for an error message
+    knows_no_slot = False  # whether get_slot gives None for a variable that the optimizer does not train, as in stock
     is_fused = True  # whether this API's own optimizers run fused kernels
     carries = None  # type: Any  # how copies and pickles keep slots: a class, see `compat/targets/copying.py`
     copies_deeply = False  # whether copy.copy makes a deep copy, as in stock
-    # A function of (definition class, args, kwargs) that returns the definition's own `args` of those of the native
+    # A function of (native class, args, kwargs) that returns the definition's own `args` of those of the native
     # class, and changes `kwargs`; None if they are the same.
     respelled = None  # type: Any
     lane_of = None  # type: Any  # a function of a variable, or of None for all, that returns its `Lane`; None without lanes

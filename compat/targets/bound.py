@@ -273,6 +273,14 @@ class Bound(object):
             )
         return slot
 
+    def slot_of(self, variable, name):
+        """Returns what the optimizer's `get_slot` gives."""
+        adapter = self.adapter
+        # Programs ask for the slots of all variables there are, and take those that are not None.
+        if adapter.knows_no_slot and name in self.native.get_slot_names():
+            return adapter.find_slot(variable, name)
+        return adapter.get_slot(variable, name)
+
     def stored_slots(self, variables, stock_orders=()):
         """Returns the (variable, slot name) pairs of a list of weights, in the order in which stock stores them.
 

@@ -135,7 +135,9 @@ def shown(bound):
     except Exception:  # a tensor, or a graph whose session is closed: show the settings as they were given
         definition = bound.definition
     native = "".join(", {}={!r}".format(*each) for each in sorted(present_native(bound).items()) if each[1])
-    return "<{} bound to {}{}>".format(definition._short(), bound.adapter.target, native)
+    text = "<{} bound to {}{}>".format(definition._short(), bound.adapter.target, native)
+    has_groups = bound.adapter.groups is not None and "param_groups" in vars(bound.native)
+    return "{}\n{}".format(bound.base.__repr__(), text) if has_groups else text  # as stock of torch shows them
 
 
 class ByRole(object):

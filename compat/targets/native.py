@@ -49,12 +49,12 @@ class NativeOptimizer(object):
             name: the flat name of the slot, such as "m" or "lookahead/slow".
 
         Returns:
-            The slot itself, not a copy.
+            The slot itself, not a copy. On `tf.train` None if this optimizer does not train the variable, as in stock.
 
         Raises:
             SlotError: there is no such slot, or it does not exist yet.
         """
-        return self._bound.adapter.get_slot(variable, name)
+        return self._bound.slot_of(variable, name)
 
     def scale_loss(self, loss):
         """Returns the loss to differentiate: multiplied by the loss scale if the definition has one.

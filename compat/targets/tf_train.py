@@ -86,6 +86,7 @@ class TrainAdapter(Adapter):
     stock_members = private_hypers()
     takes_gradients = True
     sets_hypers = False
+    knows_no_slot = True
     has_slots = "once minimize or apply_gradients has run"
     carries = ByRole
 

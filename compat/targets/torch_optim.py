@@ -50,11 +50,6 @@ class TorchOptimizer(NativeOptimizer):
         """
         return self._bound.adapter.plain_step()(closure)
 
-    def __repr__(self):
-        """Returns the text of stock, with its groups, and that of the definition."""
-        text = super(TorchOptimizer, self).__repr__()
-        return "{}\n{}".format(self._bound.base.__repr__(), text) if hasattr(self, "param_groups") else text
-
     def add_param_group(self, param_group):
         self._bound.adapter.add_param_group(param_group)
 

@@ -387,11 +387,10 @@ class Scalar(Declaration):
 
     def check_declaration(self, owner):
         what = "{}.{}".format(owner.__name__, self.name)
-        if self.name == "steps":
-            raise DefinitionError("{}: a scalar cannot be called steps, which is the count of all steps".format(what))
         if isinstance(self.init, TEXT_OR_BYTES):
-            return self.check_named(what, owner, "init", self.init, ("option",))
-        self.init = _checked_init(what, self.init, "a number or an option's name")
+            self.check_named(what, owner, "init", self.init, ("option",))
+        else:
+            self.init = _checked_init(what, self.init, "a number or an option's name")
         self.check_when(what, owner)
 
     def initial_value(self, definition):

@@ -85,6 +85,8 @@ class Declared(type):
                 )
         elif (name, value.kind) != ("inner", "child"):  # the child of a wrapper may have this reserved name
             mcs.check_name(what, bases, name)
+            if (name, value.kind) == ("steps", "scalar"):  # an option of that name is no state: accumulate has one
+                raise DefinitionError("{}: a scalar cannot be called steps, the count of all steps".format(what))
 
     @classmethod
     def check_name(mcs, what, bases, name):
