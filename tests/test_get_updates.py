@@ -258,6 +258,19 @@ def test_two_models_with_one_optimizer(keras):
     assert keras.backend.get_value(optimizer.iterations) == 2 * len(data)
 
 
+@pytest.mark.skipif(TF2, reason="under TF 2 the program's loss is in a graph of Keras")
+def test_the_arguments_of_an_older_keras(keras):
+    """Actors and critics of old programs write `get_updates(weights, [], loss)`, and stock takes it."""
+    K = keras.backend
+    values = []
+    for makes in [keras.optimizers.SGD] * (keras.__name__ == "keras") + [lambda rate: SGD(rate).bind(keras)]:
+        weight = K.variable([1.0, 2.0])
+        loss = K.sum(weight * weight)
+        K.function([], [loss], updates=makes(0.25).get_updates([weight], [], loss))([])
+        values.append(K.get_value(weight).tolist())
+    assert values == [[0.5, 1.0]] * len(values)
+
+
 def test_two_calls_are_two_steps(keras):
     """Two losses of one weight, trained in turn: they share slots and counters, and each call is a step."""
     K, optimizer, functions = keras.backend, SGD(0.1, momentum=0.5).bind(keras), []
