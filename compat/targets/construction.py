@@ -75,7 +75,7 @@ def definition_of(native_class, definition, args, kwargs):
     if definition is None:
         own = definition_class.argument_names()
         return definition_class(*args, **{name: kwargs.pop(name) for name in own if name in kwargs})
-    is_own = has_own_init(native_class)
+    is_own = bool(args or kwargs) and has_own_init(native_class)
     if args and not is_own or not isinstance(definition, definition_class):
         raise DefinitionError(
             "{} binds a {}; got {!r}".format(native_class.__name__, definition_class.__name__, definition)

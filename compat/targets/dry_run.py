@@ -32,6 +32,7 @@ from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.verbs import overrides
 
 _OURS = "everstep.optimizers."
+_SIMPLE = frozenset([bool, int, float, str, type(None)])  # of most options: known without a call
 _passed = set()  # forms that passed: a definition that differs only in its numbers is not run again
 _reading = {}  # {form: whether its rule reads the count of updates}
 _running = threading.local()
@@ -76,7 +77,8 @@ def _form(definition):
         for name in node.definition.declared_order
         if node.definition.declarations[name].kind == "option"
     ]
-    if not all(is_plain(value) for _, value in options):
+    others = [value for _, value in options if type(value) not in _SIMPLE]
+    if others and not is_plain(tuple(others)):
         return None
     options = [(name, repr(value)) for name, value in options]
     classes = tuple((type(node.definition).serial, node.prefix) for node in walk(tree(definition)))

@@ -204,21 +204,30 @@ class NativeModule(types.ModuleType):
 
 def make_modules():
     """Makes the modules of all native classes, for who imports one by name."""
+    names = []
     for package, targets in _TARGETS.items():
+        parent = "{}.{}".format(_NATIVE, package)
+        names.append(parent)
         for target in targets.split():
-            _module("{}.{}.{}".format(_NATIVE, package, target))
+            names.append("{}.{}".format(parent, target))
+    _make(names)
 
 
 def _module(name):
-    """Returns the module of a name. Creates it and its parents if needed."""
-    if name == _NATIVE:
-        return importlib.import_module(name)
-    if name not in sys.modules:
-        parent, _, last = name.rpartition(".")
-        of = types.ModuleType if parent == _NATIVE else NativeModule
-        module = sys.modules[name] = of(str(name), "Native classes that everstep made.")
-        setattr(_module(parent), last, module)
+    """Returns the module of a name, such as everstep.native.keras.keras3. Creates it and its parent if needed."""
+    importlib.import_module(_NATIVE)
+    _make([name.rpartition(".")[0], name])
     return sys.modules[name]
+
+
+def _make(names):
+    """Makes those modules that are not there, in an order in which parents come first."""
+    for name in names:
+        if name not in sys.modules:
+            parent, _, last = name.rpartition(".")
+            of = types.ModuleType if parent == _NATIVE else NativeModule
+            module = sys.modules[name] = of(str(name), "Native classes that everstep made.")
+            setattr(sys.modules[parent], last, module)
 
 
 def registry_of(base):
