@@ -17,7 +17,7 @@ import harness
 import stock
 from crafted_files import TENSORFLOW, inspect, spelled, tensorflow
 from crafted_files import tf1 as v1
-from everstep.optimizers import SGD, Adafactor, AdagradDecay, Adam, AdamMini, ConditionalGradient, NovoGrad
+from everstep.optimizers import SGD, Adafactor, AdagradDecay, Adam, AdamMini, ConditionalGradient, Muon, NovoGrad
 from everstep.testing import oracle
 from small_model import api_of, keras_major, save, stock_optimizer
 from stock import STOCK, entry_for, entry_named, migrate
@@ -503,6 +503,59 @@ OWN += [everstep.partition({"one": ("kernel", SGD(0.1, momentum=0.9))}, default=
         everstep.accumulate(everstep.partition({"one": ("kernel", SGD(0.1))}, default=Adam(0.1)), 2)]
 OWN += [everstep.moving_average(everstep.partition({"one": ("kernel", rule), "other": ("bias", NovoGrad(0.1))}))
         for rule in OWN[:2]]
+
+
+def bound_cases():
+    rules = {"SGD": SGD(0.05, momentum=0.9), "Adafactor": Adafactor(0.05, dense_ok=True),
+                   "Muon": Muon(0.05, dense_ok=True), "partition": OWN[-4]}
+    for label, module in KERASES:
+        api = api_of(module.optimizers.Adam)
+        taken = module.optimizers.Adam().get_config() if api in ("update_step", "keras3") else {}
+        for native in (EMA, WINDOW, dict(EMA, **WINDOW)):
+            for name in sorted(rules) if set(native) <= set(taken) else ():
+                for extension in extensions_for_training(api) + [".index"] * (api == "update_step"):
+                    yield label, module, rules[name], native, extension
+
+
+@pytest.mark.parametrize("label, module, rule, native, extension", list(bound_cases()), ids=ids)
+def test_arguments_of_every_class_that_everstep_bound(label, module, rule, native, extension, tmp_path):
+    """The base class keeps averages and sums for our optimizers too, between our counters and our slots."""
+    path, has_both = str(tmp_path / ("model" + extension)), len(native) == 3
+    model = build(module, lambda: rule.bind(module, **native), compiled=False)
+    train(model)
+    if extension == ".index":
+        path = tensorflow.train.Checkpoint(model=model, optimizer=model.optimizer).write(path)
+    else:
+        save(model, path)
+    definition = everstep.moving_average(everstep.accumulate(rule, 2), 0.5)
+    if not has_both:
+        definition = everstep.from_native(model.optimizer)
+        assert definition != rule
+    how = {"variables": ["output/kernel", "output/bias"]} if extension == ".weights.h5" else {}
+    if extension in (".weights.h5", ".index"):  # nothing in them says which optimizer it is
+        plain = "{}, give definition=everstep.{}".format(
+            " and ".join(["use_ema=True"] * ("use_ema" in native) + sorted(WINDOW) * (set(WINDOW) <= set(native))),
+            "moving_average" if "use_ema" in native else "accumulate")
+        with pytest.raises((everstep.errors.FileError, everstep.errors.StateError), match=plain):
+            everstep.read_checkpoint(path, definition=rule, **how)
+        how["definition"] = definition
+    elif has_both:
+        with pytest.raises(everstep.errors.UnsupportedError, match="use_ema with gradient_acc.*Give definition="):
+            everstep.read_checkpoint(path)
+        how["definition"] = definition
+    state = everstep.read_checkpoint(path, **how)
+    assert everstep.Definition.from_config(state.definition) == definition
+    assert (state.updates, state.pending) == ((2, 1) if "gradient_accumulation_steps" in native else (STEPS, 0))
+    check_beside(state, model.optimizer)
+    read = [np.asarray(value) for slots in state.slots.values() for slot, value in slots.items()
+            if slot not in (AVERAGE, "accumulate/sum")]
+    live = [value.numpy() for value in model.optimizer._variables][-len(read):]
+    assert list(map(np.shape, read)) == list(map(np.shape, live)) and all(map(np.array_equal, read, live))
+    if not has_both:
+        ours = build(module, lambda: definition.bind(module), compiled=False)
+        ours.set_weights(model.get_weights())
+        everstep.restore(ours.optimizer, state, ours.trainable_weights, by_order=True)
+        assert oracle.distance(*[np.concatenate(list(map(np.ravel, train(each)))) for each in (ours, model)]) <= 1e-5
 
 
 def check_slots(state, live, order=list):

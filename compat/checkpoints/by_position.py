@@ -8,12 +8,15 @@ import numpy as np
 from everstep.compat.checkpoints.claims import Claim
 from everstep.compat.checkpoints.conversions import first_few
 from everstep.compat.checkpoints.fitting import fits
+from everstep.compat.checkpoints.identify import keywords_of
 from everstep.compat.checkpoints.layouts import layouts_of
 from everstep.compat.checkpoints.naming import names_of, version_of, weights_of
 from everstep.compat.checkpoints.unwrapping import inner_config
 from everstep.compat.targets.construction import CONFIG_KEY
-from everstep.errors import FileError, StateError, UnsupportedError
+from everstep.errors import DefinitionError, FileError, StateError, UnsupportedError
 from everstep.optimizers.contract.checks import TEXT
+from everstep.optimizers.wrappers.accumulate import accumulate
+from everstep.optimizers.wrappers.moving_average import moving_average
 
 _WHOLE_SINCE = (2, 0, 8)  # the version of Keras from which on counts are integers
 
@@ -96,10 +99,9 @@ def by_position(claim, definition, by_everstep, variables):
     if variables is not None:
         known = OrderedDict((name, known.get(name)) for name in variables)
     counts = "iu" if version_of(claim.contents) >= _WHOLE_SINCE else "f"
-    for layout, entry in layouts_of(claim.target, definition, by_everstep):
+    for layout, entry in layouts_of(claim.target, definition, by_everstep, keywords_of(claim)):
         tried.append(layout)
-        for values, per_variable in fits(list(claim.entries), layout, definition, known, claim.target or "keras3",
-                                         counts):
+        for values, per_variable in _fits(claim, layout, definition, known, counts):
             try:
                 names = list(known)
                 if per_variable:
@@ -109,18 +111,24 @@ def by_position(claim, definition, by_everstep, variables):
                 name_errors.append(str(error))  # the text alone: the error's traceback would keep the file open
                 continue
             found_fits.append((names, values, per_variable, entry))
+    remark = "" if found_fits else _keywords_that_fit(
+        claim, definition, by_everstep, lambda layout, rule: any(
+            not name_errors or len(per_variable) == len(known)
+            for _, per_variable in _fits(claim, layout, rule, known, counts)))
     if not found_fits and name_errors:
-        raise StateError(name_errors[0])
+        raise StateError(name_errors[0] + remark)
     if not found_fits:
         raise FileError(
-            "{}: {} arrays of shapes {} are not the state of {} of {}: expected are {}, then the slots {}".format(
+            "{}: {} arrays of shapes {} are not the state of {} of {}: expected are {}, then the slots {}{}".format(
                 claim.path,
                 len(claim.entries),
                 first_few(str(handle.shape) for _, handle in claim.entries),
                 definition._short(),
                 claim.target or "Keras",
                 ", ".join(tried[0].head),
-                " | ".join(" ".join(slot.name for slot in block) for block in tried[0].blocks) or "none",
+                " | ".join(" ".join(slot.name for slot in block) for block in list(tried[0].around) + tried[0].blocks)
+                or "none",
+                remark,
             )
         )
     if len(set(_meaning(fit) for fit in found_fits)) > 1:
@@ -145,6 +153,35 @@ def by_position(claim, definition, by_everstep, variables):
     return claim._replace(definition=definition, slots=slots, values=values, entry=entry,
                           target=claim.target or entry and entry.target,
                           shapes=dict(zip(names, [each.shape for each in per_variable])))
+
+
+def _fits(claim, layout, definition, known, counts):
+    return fits(list(claim.entries), layout, definition, known, claim.target or "keras3", counts)
+
+
+# [(keywords of newer Keras, what the definition is then, a function that makes it so)]
+_AROUND = [
+    ("use_ema=True", "everstep.moving_average({}, ema_momentum)", lambda rule: moving_average(rule, 0.5)),
+    ("gradient_accumulation_steps", "everstep.accumulate({}, gradient_accumulation_steps)",
+     lambda rule: accumulate(rule, 2)),
+    ("use_ema=True and gradient_accumulation_steps",
+     "everstep.moving_average(everstep.accumulate({}, gradient_accumulation_steps), ema_momentum)",
+     lambda rule: moving_average(accumulate(rule, 2), 0.5)),
+]
+
+
+def _keywords_that_fit(claim, definition, by_everstep, fit):
+    """Returns a remark on the keywords with which a file may be of a definition that its arrays do not fit."""
+    remarks = []
+    for keywords, wrapped, wrap in _AROUND if claim.target in (None, "update_step", "keras3") else ():
+        try:
+            rule = wrap(definition)
+        except DefinitionError:  # it skips steps, and then Keras averages and accumulates nothing
+            continue
+        if any(fit(layout, rule) for layout, _ in layouts_of(claim.target, rule, by_everstep, keywords_of(claim))):
+            remarks.append(". If it was trained with {}, give definition={}".format(
+                keywords, wrapped.format(type(definition).__name__ + "(...)")))
+    return "".join(remarks)
 
 
 def stock_arrays(target, definition, arrays, variables):

@@ -36,17 +36,34 @@ def fits(entries, layout, definition, known, target, counts="iu"):
         is_count = name in ("updates", "pending", "steps")
         if handle.shape != () or np.dtype(handle.dtype).kind not in (counts if is_count else "fV"):
             return
-    if isinstance(definition.base, Partition):
-        splits = _split_by_branch(slot_arrays, definition, known, target)
+    rule, around = layout.rule or definition, layout.around
+    if isinstance(rule.base, Partition):
+        splits = _behind(slot_arrays, around, known, lambda rest: _split_by_branch(rest, rule, known, target))
     else:
-        splits = _split_by_name(slot_arrays, layout.blocks, definition, known) or _split_into_variables(
-            slot_arrays, layout.blocks)
+        splits = _behind(slot_arrays, around, known, lambda rest: _split_by_name(rest, layout.blocks, rule, known))
+        splits = splits or _split_into_variables(slot_arrays, around + layout.blocks if around else layout.blocks)
     ranks = {}
     for variables in splits:
         if not all(map(named_so, variables)):
             continue
         if all(map(_consistent, variables)) and all(_as_declared(slots, definition) for slots in variables):
             yield optimizer_values, [_used_slots(slots, definition, ranks) for slots in variables]
+
+
+def _behind(arrays, around, known, split):
+    """Returns the splits of arrays whose first ones are in `around`, blocks with the same slots for every variable.
+
+    Args:
+        split: returns the splits of the other arrays.
+    """
+    if not around:
+        return split(arrays)
+    place = len(known) * sum(map(len, around))
+    if place > len(arrays):
+        return []
+    first = _plain_variables(arrays, around, len(known))
+    return [[OrderedDict(list(before.items()) + list(after.items())) for before, after in zip(first, variables)]
+            for variables in split(arrays[place:]) if len(variables) == len(first)]
 
 
 def _split_by_name(arrays, blocks, definition, known):

@@ -7,8 +7,9 @@ from collections import namedtuple
 
 import numpy as np
 
+from everstep.compat.checkpoints.layouts import BY_KEYWORD
 from everstep.compat.checkpoints.saver_names import has_weights_alone, ops_beside, slots_of
-from everstep.compat.stock.from_native import BESIDE, from_native
+from everstep.compat.stock.from_native import BESIDE, from_native, wrapped_as
 from everstep.compat.stock.lookup import entries_of, short
 from everstep.compat.stock.of_torch import FLAG, of_groups
 from everstep.compat.stock.registry import definition_classes, entries_spelled
@@ -38,7 +39,7 @@ def definition_for(claim, request):
     if claim.config is not None:
         try:
             if by_everstep:
-                return split_config(claim.config)[0], True
+                return _of_own_config(claim), True
             return definition_of_stock({"class_name": claim.class_name, "config": claim.config}, claim.target), False
         except EverstepError as error:
             raise type(error)("{}: {}. Give definition=".format(claim.path, error))
@@ -49,6 +50,23 @@ def definition_for(claim, request):
         "{} does not say which optimizer wrote it{}: give definition=, such as everstep.optimizers.Adam(...), or "
         "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(claim.path, likely_optimizers(claim))
     )
+
+
+def _of_own_config(claim):
+    """Returns the definition of an optimizer that everstep bound, in the wrappers that the keywords with slots are.
+
+    The other keywords, such as clipnorm, add nothing to the arrays.
+    """
+    definition, native = split_config(claim.config)
+    kept = {name: native.get(name) for name in tuple(BY_KEYWORD) + ("ema_momentum", "ema_overwrite_frequency")}
+    return wrapped_as(definition, kept, None, claim.target)
+
+
+def keywords_of(claim):
+    """Returns those of BY_KEYWORD that a config of everstep's has; None if there is no such config."""
+    if claim.config is None or CONFIG_KEY not in claim.config:
+        return None
+    return [keyword for keyword in BY_KEYWORD if claim.config.get(keyword)]
 
 
 def _of_torch(claim, optimizer):

@@ -10,19 +10,35 @@ from everstep.compat.stock.entry import AROUND, Slot
 from everstep.compat.stock.lookup import entry_for
 from everstep.compat.targets.optimizer_v2_slots import STOCK_ORDERS
 from everstep.errors import UnsupportedError
-from everstep.optimizers.contract import Variable, flat
+from everstep.optimizers.contract import Variable, Wrapper, flat
+from everstep.optimizers.wrappers.accumulate import Accumulate
+from everstep.optimizers.wrappers.moving_average import MovingAverage
 from everstep.optimizers.wrappers.partition import Partition
 
-# head, tail: names of the arrays before and after the slots. blocks: lists of `Slot`, in the file's order.
-Layout = namedtuple("Layout", "head blocks tail")
+# head, tail: names of the arrays before and after the slots. around, blocks: lists of `Slot`, in the order of the file.
+# First come those of `around`, which the base class keeps by its keywords. rule: the definition whose slots follow.
+Layout = namedtuple("Layout", "head blocks tail around rule")
+Layout.__new__.__defaults__ = ((), None)
+# {keyword of the base classes of newer Keras: the wrapper that does the same, its slot}
+BY_KEYWORD = OrderedDict([
+    ("use_ema", (MovingAverage, "moving_average/average")),
+    ("gradient_accumulation_steps", (Accumulate, "accumulate/sum")),
+])
 
 
-def layouts_of(target, definition, by_everstep):
-    """Yields every (Layout, stock entry or None) that a file of an API may have; None: of a newer Keras."""
+def layouts_of(target, definition, by_everstep, keywords=None):
+    """Yields every (Layout, stock entry or None) that a file of an API may have.
+
+    Args:
+        target: the name of the API; None: of a newer Keras.
+        by_everstep: whether everstep bound the optimizer; None if that is not known.
+        keywords: those of BY_KEYWORD that everstep's `bind` got; None if that is not known.
+    """
     for each in [target] if target else ["keras3", "update_step"]:
         if by_everstep is not False:
-            for layout in _everstep_layouts(each, definition):
-                yield layout, None
+            for given in _keywords_of(each, definition) if keywords is None else [keywords]:
+                for layout in _layouts_with(each, definition, given):
+                    yield layout, None
         if not by_everstep:
             try:
                 entry = entry_for(each, definition)
@@ -32,6 +48,34 @@ def layouts_of(target, definition, by_everstep):
                 continue
             for layout in _stock_layouts(entry, definition):
                 yield layout, entry
+
+
+def _keywords_of(target, definition):
+    """Returns the lists of keywords that may have made an optimizer of an API do what a definition does."""
+    known = {"update_step": ["use_ema"], "keras3": list(BY_KEYWORD)}.get(target, [])
+    slots = flat(definition, "slot")
+    known = [keyword for keyword in known if BY_KEYWORD[keyword][1] in slots]
+    return [list(some) for count in range(len(known) + 1) for some in itertools.combinations(known, count)]
+
+
+def _layouts_with(target, definition, keywords):
+    """Yields the layouts of an optimizer that everstep bound with some keywords of the base class."""
+    slots, declared = [], flat(definition, "slot")
+    keywords = [keyword for keyword in keywords if BY_KEYWORD[keyword][1] in declared]
+    rule = _without(definition, tuple(BY_KEYWORD[keyword][0] for keyword in keywords))
+    for _, name in map(BY_KEYWORD.get, keywords):
+        slots.append(Slot(name, AROUND[name] or name, False, ""))
+    for around in _orders_around(target, slots):
+        for layout in _everstep_layouts(target, rule):
+            yield layout._replace(around=around, rule=rule)
+
+
+def _without(definition, wrappers):
+    """Returns a definition without its wrappers of some classes."""
+    if not wrappers or not isinstance(definition, Wrapper):
+        return definition
+    inner = _without(definition.inner, wrappers)
+    return inner if isinstance(definition, wrappers) else definition.replace(inner=inner)
 
 
 def _everstep_layouts(target, definition):
@@ -145,7 +189,11 @@ def _around(entry, definition):
     The outermost of Addons' wrappers comes first. Keras 3 has the averages first, however the definition nests.
     """
     slots = [Slot(name, AROUND[name], False, "") for name in reversed(list(flat(definition, "slot"))) if name in AROUND]
-    if entry.target != "keras3" or len(slots) < 2:
+    return _orders_around(entry.target, slots)
+
+
+def _orders_around(target, slots):
+    if target != "keras3" or len(slots) < 2:
         return [[[slot] for slot in slots]]
     slots.sort(key=lambda slot: slot.name != "moving_average/average")
     return [[[slot] for slot in slots], [slots]]  # the second one: Keras before 3.10

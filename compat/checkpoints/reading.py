@@ -214,7 +214,9 @@ def _counts(claim, request):
         counts["updates"], note = count_in(claim, rule, updates)
         claim = claim.with_note(note)
     definition = claim.definition
-    steps = calls_per_update(claim, definition) if claim.entry is not None else None
+    # The base class of Keras counts calls, everstep.accumulate counts what is pending.
+    is_native = claim.entry is not None or claim.entries and "pending" not in counts
+    steps = calls_per_update(claim, definition) if is_native else None
     if steps and "updates" in counts:
         counts = {"updates": counts["updates"] // steps, "steps": counts["updates"],
                   "pending": counts["updates"] % steps}

@@ -24,7 +24,7 @@ from everstep.compat.targets.detect import TARGETS, find
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.stock_members import searched
 from everstep.errors import ConfigError, UnsupportedError
-from everstep.optimizers.contract import Decoupled, Definition, is_tensor, with_hypers
+from everstep.optimizers.contract import Decoupled, Definition, is_tensor, tree, walk, with_hypers
 from everstep.optimizers.contract.undecayed import undecayed
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
@@ -323,7 +323,8 @@ class _Migration(object):
         steps = config.get("gradient_accumulation_steps")
         if not steps:
             return self._clipped(rule)
-        if not isinstance(rule.base.learning_rate, float):
+        rules = [node.definition for node in walk(tree(rule))]  # a partition has several, and no rate of its own
+        if not all(isinstance(getattr(each, "learning_rate", 0.0), float) for each in rules):
             raise UnsupportedError(
                 "gradient_accumulation_steps with a schedule: stock counts each call for the schedule, everstep updates"
             )
