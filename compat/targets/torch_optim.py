@@ -184,7 +184,7 @@ class TorchAdapter(InOneProcess):
         variables = [variable]
         if variable is None:
             variables = self.trained() or self.params()[:1]
-            variables = variables if self._shared is None else [max(variables, key=self.state.steps)]
+            variables = variables if self._shared is None else [self.state.latest(variables)]
         return self._lanes_of([(None, each) for each in variables])[0][0]
 
     def params(self):

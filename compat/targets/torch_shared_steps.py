@@ -31,7 +31,7 @@ class SharedSteps(object):
     def completed(self, pairs):
         """Returns the (gradient, parameter) pairs of a step, with gradients of zeros for those of an open window."""
         number, known = self._state.number, self._adapter.trained()
-        latest = max(known, key=self._state.steps)
+        latest = self._state.latest(known)
         steps = number(latest, "steps")
         late = [param for _, param in pairs if number(param, "steps") < steps and not number(param, "pending")]
         if late:

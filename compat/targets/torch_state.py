@@ -34,7 +34,7 @@ class Repeated(object):
     def value(self):
         """Returns it as a tensor: that of the parameters, of the first one that was in the last step."""
         trained, state = self.state.adapter.trained(), self.state
-        number = state.number(max(trained, key=state.steps), self.name) if trained else self.start
+        number = state.number(state.latest(trained), self.name) if trained else self.start
         return state.torch.tensor(number, dtype=self.dtype, device="cpu")
 
     def put(self, number):
@@ -223,9 +223,9 @@ class ParamState(object):
             self._known[id(tensor)] = tensor, tensor._version, number
         return True
 
-    def steps(self, param):
-        """Returns how many steps a parameter has counted; 0 if the definition counts updates only."""
-        return self.number(param, "steps") if "steps" in self.starts else 0
+    def latest(self, params):
+        """Returns the first parameter that was in the last step; the first of all where steps are not counted."""
+        return max(params, key=lambda param: self.number(param, "steps")) if "steps" in self.starts else params[0]
 
     def why_unequal(self):
         """Returns why no State holds the counts, or None."""
