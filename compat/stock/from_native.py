@@ -323,7 +323,7 @@ class _Migration(object):
         steps = config.get("gradient_accumulation_steps")
         if not steps:
             return self._clipped(rule)
-        rules = [node.definition for node in walk(tree(rule))]  # a partition has several, and no rate of its own
+        rules = [node.definition for node in walk(tree(rule))]  # the rates of a partition are those of its branches
         if not all(isinstance(getattr(each, "learning_rate", 0.0), float) for each in rules):
             raise UnsupportedError(
                 "gradient_accumulation_steps with a schedule: stock counts each call for the schedule, everstep updates"

@@ -44,8 +44,8 @@ def deep(bound, memo):
     rebuild_it, arguments, state = parts(bound, bound.adapter.exclusions(True))
     if bound.adapter.carries is AsTorch:  # with its parameters
         arguments, state = copy.deepcopy((arguments, state), memo)
-    elif len(arguments) == 5:
-        arguments = arguments[:4] + (copy.deepcopy(arguments[4], memo),)
+    else:
+        arguments = arguments[:4] + copy.deepcopy(arguments[4:], memo)
     variables = [bound.adapter.copied_variable(variable, memo) for variable in bound.adapter.trained()]
     twin = memo[id(bound.native)] = rebuild_it(*arguments)
     adapter = twin._bound.adapter

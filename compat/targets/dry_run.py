@@ -43,7 +43,7 @@ def check_rule(definition):
     if not definition.dry_run or _is_known(definition):
         return
     form = _form(definition)
-    if form is not None and form in _passed or getattr(_running, "now", False):  # a rule may construct definitions
+    if form in _passed or getattr(_running, "now", False):  # a rule may construct definitions itself
         return
     _running.now = True
     try:
