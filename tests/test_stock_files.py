@@ -507,7 +507,7 @@ OWN += [everstep.moving_average(everstep.partition({"one": ("kernel", rule), "ot
 
 def bound_cases():
     rules = {"SGD": SGD(0.05, momentum=0.9), "Adafactor": Adafactor(0.05, dense_ok=True),
-                   "Muon": Muon(0.05, dense_ok=True), "partition": OWN[-4]}
+             "Muon": Muon(0.05, dense_ok=True), "partition": OWN[-4]}
     for label, module in KERASES:
         api = api_of(module.optimizers.Adam)
         taken = module.optimizers.Adam().get_config() if api in ("update_step", "keras3") else {}
