@@ -18,11 +18,12 @@ from collections import namedtuple
 # since: the first TensorFlow version in which the operation computes what the rule does.
 # grad_factor: a function of hyper that returns what the gradient is multiplied by, or None.
 # instead: a `Kernel` for where the operation does not exist, or None.
-Kernel = namedtuple("Kernel", "operation slots scalars settings by_rows grad decay since grad_factor instead")
+# in_xla: whether XLA can compile the operation, in a function with jit_compile=True.
+Kernel = namedtuple("Kernel", "operation slots scalars settings by_rows grad decay since grad_factor instead in_xla")
 
 
-def _kernel(operation, slots, scalars, settings=(), by_rows=False, grad="grad", since="1.4"):
-    return Kernel(operation, slots, scalars, dict(settings), by_rows, grad, None, since, None, None)
+def _kernel(operation, slots, scalars, settings=(), by_rows=False, grad="grad", since="1.4", in_xla=True):
+    return Kernel(operation, slots, scalars, dict(settings), by_rows, grad, None, since, None, None, in_xla)
 
 
 def _hypers(**names):
@@ -42,7 +43,7 @@ def _adam(rule, fixed_value):
 
     moments = _hypers(beta1="beta_1", beta2="beta_2")
     if getattr(rule, "amsgrad", False):
-        return _kernel("apply_adam_with_amsgrad", dict(m="m", v="v", vhat="v_hat"), scalars)
+        return _kernel("apply_adam_with_amsgrad", dict(m="m", v="v", vhat="v_hat"), scalars, in_xla=False)
     return _kernel("apply_adam", dict(m="m", v="v"), scalars)
 
 

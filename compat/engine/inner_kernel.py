@@ -103,6 +103,9 @@ class InnerKernel(object):
             raise NoKernel("no kernel: the rule collects what it changes")
         if view.by_rows and not kernel.by_rows:
             raise NoKernel("no kernel: {} has no form for rows".format(kernel.operation))
+        if not kernel.in_xla and not view.step.host.adapter.is_fused and not backend.in_session():
+            # The optimizers of such an API run in functions with jit_compile=True; Keras 3's fit compiles by default.
+            raise NoKernel("no kernel: XLA has no {}".format(kernel.operation))
         if self.exists(kernel, slots):
             return kernel
         if kernel.instead:

@@ -42,11 +42,12 @@ def shallow(bound):
 def deep(bound, memo):
     """Returns an optimizer with its own slots that trains the same variables."""
     rebuild_it, arguments, state = parts(bound, bound.adapter.exclusions(True))
+    # First: `copied_array` asks whether the memo is empty, and Python 2.7 puts even an empty tuple into it.
+    variables = [bound.adapter.copied_variable(variable, memo) for variable in bound.adapter.trained()]
     if bound.adapter.carries is AsTorch:  # with its parameters
         arguments, state = copy.deepcopy((arguments, state), memo)
     else:
         arguments = arguments[:4] + copy.deepcopy(arguments[4:], memo)
-    variables = [bound.adapter.copied_variable(variable, memo) for variable in bound.adapter.trained()]
     twin = memo[id(bound.native)] = rebuild_it(*arguments)
     adapter = twin._bound.adapter
     adapter.carries.keep(twin._bound, state)
