@@ -119,6 +119,26 @@ def callbacks_of_keras(callbacks):
     }
 
 
+@pytest.mark.parametrize("given", ["variable", "tensor"])
+@pytest.mark.parametrize("name", [name for name in KERASES if detect.find(NAMED[name]).target.name in (
+    "optimizer_v2", "update_step")])
+def test_callbacks_set_a_rate_that_was_given_as(name, given):
+    """Stock of OptimizerV2 reads the variable, new-style ones copy its number; callbacks set both."""
+    keras, tensorflow, weights = started(name), pytest.importorskip("tensorflow"), []
+    if not tensorflow.executing_eagerly():
+        pytest.skip("a variable of a graph belongs to one session, and Keras makes a new one here")
+    make_rate = tensorflow.Variable if given == "variable" else tensorflow.constant
+    # stock's callbacks cannot set a tensor of an OptimizerV2
+    of_stock = make_rate(0.1) if given == "variable" or detect.find(keras).target.name == "update_step" else 0.1
+    for optimizer in (keras.optimizers.SGD(of_stock), SGD(make_rate(0.1)).bind(keras)):
+        model = build(keras, optimizer)
+        fit(model, [keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1))])
+        weights.append(model.get_weights())
+    for expected, got in zip(*weights):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(keras.backend.get_value(model.optimizer.learning_rate), 0.1 / 3, rtol=1e-6)
+
+
 @kerases
 @pytest.mark.parametrize("kind", harness.share(["LearningRateScheduler", "EarlyStopping", "ReduceLROnPlateau"], 2))
 @pytest.mark.parametrize("definition", harness.share(RATES, 4))

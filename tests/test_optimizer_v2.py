@@ -162,6 +162,15 @@ def test_a_function_is_traced_once():
         np.testing.assert_allclose(weight.numpy(), -1.0, rtol=1e-4)
 
 
+@eager_only
+def test_the_third_argument_of_apply_gradients():
+    if "experimental_aggregate_gradients" not in harness.arguments_of(BASE.apply_gradients):
+        pytest.skip("TF 2.0 and 2.1 have no third argument")
+    weight = tf.Variable([1.0])
+    SGD(0.5).bind(MODULE).apply_gradients([(tf.constant([1.0]), weight)], None, False)
+    assert weight.numpy().tolist() == [0.5]
+
+
 def test_K_set_value_before_the_first_step():
     weight, optimizer = variable([0.0]), SGD(0.5).bind(MODULE)
     K.set_value(optimizer.lr, 0.25)

@@ -197,6 +197,28 @@ def test_an_init_op_that_was_made_before_minimize():
         assert session.run(step) == 1 and np.abs(session.run(weight) - START).max() > 0.1
 
 
+def test_slots_and_powers_that_are_initialized_again():
+    """Programs that begin anew without a new graph initialize Adam's slots and its two powers."""
+    values = []
+    for make in (v1.train.AdamOptimizer, lambda rate: Adam(rate, epsilon=1e-8).bind(v1.train)):
+        with tf.Graph().as_default(), v1.Session() as session:
+            weight, loss, _ = make_model()
+            optimizer = make(0.1)
+            train_op = optimizer.minimize(loss, var_list=[weight])
+            slots = [optimizer.get_slot(weight, name) for name in optimizer.get_slot_names()]
+            again = v1.variables_initializer(slots + list(optimizer._get_beta_accumulators()))
+            session.run(v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(train_op)
+            session.run(again)
+            powers = session.run(optimizer._get_beta_accumulators())
+            np.testing.assert_allclose(powers, (0.9, 0.999), rtol=1e-6)
+            for _ in range(2):
+                session.run(train_op)
+            values.append(session.run(weight))
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-5)
+
+
 def test_plain_sgd_continues_a_stock_checkpoint(tmp_path):
     with tf.Graph().as_default(), v1.Session() as session:
         weight, loss, step = make_model()

@@ -1,30 +1,23 @@
 """Converts stock optimizers to definitions (`everstep.from_native`), and definitions to stock configs."""
 from __future__ import absolute_import, division, print_function
 
-import math
 import re
 import sys
 import warnings
 from collections import namedtuple
 
 from everstep.compat.stock.converted_schedules import converted
-from everstep.compat.stock.lookup import (
-    check_needed,
-    entries_of,
-    entry_named,
-    entry_of_class,
-    installed_defaults,
-    short,
-)
+from everstep.compat.stock.instances import native_schedule, of_instance
+from everstep.compat.stock.lookup import check_needed, entries_of, entry_named, installed_defaults, short
 from everstep.compat.stock.of_torch import PARTS, joined, of_groups
 from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
 from everstep.compat.targets.copying import present_native
-from everstep.compat.targets.detect import TARGETS, find
+from everstep.compat.targets.detect import find
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.stock_members import searched
 from everstep.errors import ConfigError, UnsupportedError
-from everstep.optimizers.contract import Decoupled, Definition, is_tensor, tree, walk, with_hypers
+from everstep.optimizers.contract import Decoupled, Definition, tree, walk, with_hypers
 from everstep.optimizers.contract.undecayed import undecayed
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
@@ -76,7 +69,7 @@ def _read(optimizer, entry=None, without=()):
     """Returns the definition of an instance, read as an entry if one is given, without some arguments of its config."""
     reader = reader_of(optimizer) if entry is None else None
     if reader is None:
-        entry, config, optimizer = _of_instance(optimizer, entry)
+        entry, config, optimizer = of_instance(optimizer, entry)
         return _Migration(entry, {name: config[name] for name in config if name not in without}, optimizer).definition()
     rule = reader(optimizer, _read)
     if not hasattr(optimizer, "_optimizer") or not hasattr(optimizer, "get_config"):
@@ -191,49 +184,6 @@ def _why_not(entry, definition, unknown):
         if not known and value != definition.declarations[name].default:
             return "has no {}".format(name)
     return None
-
-
-def _of_instance(optimizer, entry=None):
-    """Returns (entry, config, the optimizer) of a stock optimizer."""
-    stock = type(optimizer)
-    for target in [each for each in TARGETS if each.speaks(stock)]:
-        entry = entry or entry_of_class(stock, target.name)
-        if target.name == "tf_train":
-            return entry, _attributes(optimizer, entry), optimizer
-        try:
-            return entry, dict(optimizer.get_config(), **_functions(optimizer, entry)), optimizer
-        except AttributeError:  # get_config of Ftrl fails in TF 1.14; when 1.15 is the minimum, this can go
-            attributes = dict({name[1:]: value for name, value in vars(optimizer).items()}, **optimizer._hyper)
-            return entry, attributes, optimizer
-    what = "a class; give an optimizer" if isinstance(optimizer, type) else (
-        "of no API that everstep knows; from_native takes a stock optimizer or its config")
-    raise UnsupportedError("{!r} is {}".format(optimizer, what))
-
-
-def _functions(optimizer, entry):
-    """Returns `{stock argument: value}` of those given as a callable or tensor. A config has their present numbers."""
-    given = getattr(optimizer, "_hyper", None) or {"learning_rate": getattr(optimizer, "_learning_rate", None)}
-    functions = {}
-    for name in set(given).intersection(entry.names):
-        value = given[name]
-        if not is_tensor(value) and callable(value) and not hasattr(value, "get_config"):
-            functions[name] = value
-        # An eager tensor is a number. But stock treats a tensor of 0 as a momentum, and the number 0 as none.
-        elif is_tensor(value) and not hasattr(value, "assign") and not (hasattr(value, "numpy") and value.numpy()):
-            functions[name] = value
-    return functions
-
-
-def _attributes(optimizer, entry):
-    """Returns the arguments of a tf.train optimizer, which has no config, as a config."""
-    config = {}
-    if hasattr(optimizer, "_logbase"):  # PowerSign keeps the logarithm of its base
-        config["base"] = math.exp(optimizer._logbase)
-    for theirs in list(entry.names) + ["skip_list"] + list(entry.refused):
-        for attribute in ("_" + theirs, "_lr") if theirs == "learning_rate" else ("_" + theirs,):
-            if getattr(optimizer, attribute, None) is not None:
-                config[theirs] = getattr(optimizer, attribute)
-    return config
 
 
 def _of_bound(optimizer):
@@ -367,17 +317,8 @@ class _Migration(object):
         """Returns the learning rate of the definition: a number, a schedule, or the optimizer's own object."""
         rate = self.config.get("learning_rate", self.entry.defaults["learning_rate"])
         if isinstance(rate, dict):
-            rate = converted(rate) or converted_schedule(self._native_schedule(), converted)
+            rate = converted(rate) or converted_schedule(native_schedule(self.optimizer, rate), converted)
         return float(rate) if isinstance(rate, int) else short(rate)
-
-    def _native_schedule(self):
-        if self.optimizer is None:
-            raise UnsupportedError(
-                "everstep knows no schedule {}; give the optimizer itself, whose schedule can be kept on its own "
-                "API".format(self.config["learning_rate"].get("class_name"))
-            )
-        hypers = getattr(self.optimizer, "_hyper", None)  # OptimizerV2
-        return hypers["learning_rate"] if hypers else self.optimizer._learning_rate
 
     def _clipped(self, rule):
         """Wraps a definition to clip gradients as stock does."""

@@ -24,7 +24,7 @@ _OF_KERAS_2 = {"lr": "learning_rate", "decay": DECAY}  # {name: ours}
 def check(bound, name, value):
     """Returns the float to set; raises HyperValueError if the hyper or the value does not allow it."""
     given = bound.given(name)
-    if not isinstance(given, float):
+    if not isinstance(given, float) and not hasattr(given, "assign"):  # the user's variable is set
         kind = "a tensor" if is_tensor(given) else "a callable"
         kind = "a native schedule" if hasattr(given, "get_config") else kind
         kind = "an everstep schedule" if isinstance(given, Schedule) else kind

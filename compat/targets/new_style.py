@@ -160,8 +160,8 @@ class NewStyleAdapter(Adapter):
             replace_by_schedule(self.bound, name, value)
             self.take_schedule(value)
         else:
-            checked = hypers.check(self.bound, name, value)
-            self.backend.write(self.unwrap(self.read(name)), self.backend.constant(checked, "float32"))
+            checked, variable = hypers.check(self.bound, name, value), self.unwrap(self.read(name))
+            self.backend.write(variable, self.backend.constant(checked, self.backend.dtype(variable)))
 
     def number(self, name, value):
         value = value() if is_function(value) else value

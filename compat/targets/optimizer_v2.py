@@ -356,7 +356,7 @@ class V2Adapter(Adapter):
     def take_flush(self, variables):
         return Flush(self.bound, variables).run()
 
-    def apply_gradients(self, grads_and_vars, name, native):
+    def apply_gradients(self, grads_and_vars, name, more, native):
         bound, pairs = self.bound, as_pairs(grads_and_vars)
         checking.check_operation_name(bound, name)
         if not pairs:  # a model with nothing to train
@@ -373,7 +373,7 @@ class V2Adapter(Adapter):
             try:
                 # Includes the pairs without a gradient: the base class warns about them.
                 with self.backend.at_once():
-                    return self.base.apply_gradients(pairs, name=name, **native)
+                    return self.base.apply_gradients(pairs, name, *more, **native)
             finally:
                 self._variables_of_call = []
 

@@ -17,14 +17,17 @@ class V2Optimizer(NativeOptimizer):
     def iterations(self, variable):
         self._bound.adapter.set_iterations(variable)
 
-    def apply_gradients(self, grads_and_vars, name=None, **native):
+    def apply_gradients(self, grads_and_vars, name=None, *more, **native):
         """Runs one step. `compat/targets/optimizer_v2.py` explains a second call in the same step.
+
+        Args:
+            more, native: further arguments of the base class: whether it adds up the gradients of replicas.
 
         Raises:
             VariableError: not a resource variable.
             GradientError: no pair has a gradient, or one does not fit its variable.
         """
-        return self._bound.adapter.apply_gradients(grads_and_vars, name, native)
+        return self._bound.adapter.apply_gradients(grads_and_vars, name, more, native)
 
     def get_gradients(self, loss, params):
         """Returns gradients as the base class does, but not clipped.

@@ -3,7 +3,13 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.targets import hypers
 from everstep.compat.targets.hypers import attribute
-from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule, replace_by_schedule
+from everstep.compat.targets.since_v2 import (
+    check_schedule,
+    is_eager_tensor,
+    is_native_schedule,
+    number_of_rate,
+    replace_by_schedule,
+)
 from everstep.compat.targets.stock_members import schedule_value
 from everstep.errors import EverstepError
 
@@ -14,34 +20,39 @@ def hand_over(bound):
     `hyper_names` begins with the names of the declared hypers, in their order.
     """
     for name, (owner, declaration) in zip(bound.hyper_names, bound.hyper_declarations().values()):
-        bound.base._set_hyper(name, _kept(bound, owner._values[declaration.name]))
+        bound.base._set_hyper(name, _kept(bound, name, owner._values[declaration.name]))
 
 
-def _kept(bound, value):
+def _kept(bound, name, value):
     if hasattr(value, "assign"):
         # TF 1.14 would copy the variable's present value. Drop this when 1.14 is no longer supported.
         return lambda: value
+    if name == "learning_rate" and is_eager_tensor(value):
+        return number_of_rate(bound, value)
     check_schedule(bound, value)
     return value
 
 
 def set_hyper(bound, numbers, name, value):
-    """Sets a hyper to a number or a native schedule.
+    """Sets a hyper to a number or a native schedule. A variable that was given for it gets the number.
 
     Args:
-        numbers: {hyper: (number it was given, its variable)} of those that became native schedules.
+        numbers: {hyper: (what it was given, its variable)} of those that became native schedules.
     """
     held, value = bound.native._hyper, getattr(value, "_of_everstep", value)
     if is_native_schedule(bound, value):
         before = bound.given(name), held[attribute(name)]
         replace_by_schedule(bound, name, value)
-        if isinstance(before[0], float):
+        if not is_native_schedule(bound, before[0]):
             numbers[name] = before
         held[attribute(name)] = value
-    elif name in numbers:
-        _set_number_again(bound, numbers, name, value)
+        return
+    checked = _again(bound, numbers, name, value) if name in numbers else hypers.check(bound, name, value)
+    name = attribute(name)
+    if callable(held[name]):  # it returns the variable that was given
+        bound.adapter.module.backend.set_value(held[name](), checked)
     else:
-        bound.base._set_hyper(attribute(name), hypers.check(bound, name, value))
+        bound.base._set_hyper(name, checked)
 
 
 def shown(bound, schedule):
@@ -64,8 +75,8 @@ def shown(bound, schedule):
     return type(str("Shown"), (base,), members)()
 
 
-def _set_number_again(bound, numbers, name, value):
-    """Sets a hyper that became a native schedule to a number, as stock does."""
+def _again(bound, numbers, name, value):
+    """Makes a hyper that became a native schedule the number or variable that it was. Returns the number to set."""
     number, variable = numbers[name]
     with_schedule, bound.definition = bound.definition, hypers.definition_with(bound, name, number)
     try:
@@ -75,4 +86,4 @@ def _set_number_again(bound, numbers, name, value):
         raise
     bound.native._hyper[attribute(name)] = variable
     del numbers[name]
-    bound.base._set_hyper(attribute(name), checked)
+    return checked

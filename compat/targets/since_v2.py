@@ -27,6 +27,17 @@ def check_schedule(bound, value):
         )
 
 
+def number_of_rate(bound, tensor):
+    """Takes an eager tensor that was given as the learning rate as its number, which can be set. Returns the number."""
+    number = float(tensor.numpy())
+    bound.definition = hypers.definition_with(bound, "learning_rate", number)
+    return number
+
+
+def is_eager_tensor(value):
+    return hasattr(value, "numpy") and not hasattr(value, "assign")
+
+
 def replace_by_schedule(bound, name, schedule):
     """Makes a native schedule the value that a hyper was given, instead of a number or another native schedule.
 

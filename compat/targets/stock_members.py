@@ -221,7 +221,11 @@ def private_hypers():
         def read(bound):
             check_counts(bound)
             t = bound.backend.cast(bound.read_counter("updates"), "float32") + 1
-            return present_value(bound, hyper) ** t
+            value = present_value(bound, hyper) ** t
+            if bound.adapter.keeps_count and hasattr(value, "op"):
+                # Programs that reset stock Adam give its two variables to tf.variables_initializer.
+                value.initializer = bound.adapter.counter("updates").initializer
+            return value
 
         return kept(hyper, read)
 

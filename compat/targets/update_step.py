@@ -45,7 +45,7 @@ from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleAdapter
 from everstep.compat.targets.sharded import check_not_whole
-from everstep.compat.targets.since_v2 import module_of, update_everywhere
+from everstep.compat.targets.since_v2 import is_eager_tensor, module_of, number_of_rate, update_everywhere
 from everstep.errors import SlotError, UnsupportedError, VariableError
 
 HOOKS = ("update_step", "_update_step")  # each of them updates one variable
@@ -188,7 +188,13 @@ class UpdateStepAdapter(NewStyleAdapter):
             raise hypers.refusal(self.bound, "DTensor meshes")
         self.module = module_of(type(self.native).native_base)
         self.base.__init__(prefix(name, self.bound.definition.base), weight_decay=None, **native)
-        self.take_schedule(self.given_rate())
+        rate = self.bound.given("learning_rate") if "learning_rate" in self.bound.hyper_declarations() else None
+        if hasattr(rate, "assign"):
+            self.native._learning_rate = rate  # as the base class's own variable, which callbacks set
+        else:
+            if is_eager_tensor(rate):
+                number_of_rate(self.bound, rate)
+            self.take_schedule(self.given_rate())
 
     def make_hyper(self, name, value):
         with self.backend.tf.init_scope():
