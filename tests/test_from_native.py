@@ -102,7 +102,6 @@ def test_what_is_no_stock_optimizer():
 @pytest.mark.parametrize("config, words", [
     ({"use_ema": True, "ema_momentum": 0.9, "gradient_accumulation_steps": 4}, "use_ema with gradient_accumulation_st"),
     ({"gradient_accumulation_steps": 4, "learning_rate": HALVED}, "gradient_accumulation_steps with a schedule"),
-    ({"decay": 0.1, "learning_rate": HALVED}, "decay=0.1 of a learning rate that is no number"),
     ({"adaptive_epsilon": True}, "adaptive_epsilon: epsilon is then times")])
 def test_what_cannot_be_said(config, words):
     with pytest.raises(UnsupportedError, match=words):
@@ -417,9 +416,14 @@ def test_decay_is_a_wrapper(target):
     definition = migrate(config, target)
     without = dict(config, config=dict(config["config"], decay=0.0))
     assert definition == everstep.rate_decay(migrate(without, target), 0.01)
-    callable_rate = dict(config, config=dict(config["config"], learning_rate=lambda: 0.1))
-    with pytest.raises(UnsupportedError, match="decay=0.01 of a learning rate that is no number"):
-        migrate(callable_rate, target)
+
+
+@pytest.mark.parametrize("way", [way for way in SCHEDULED if way.target == "optimizer_v2"], ids=ids)
+def test_follows_the_decay_of_a_schedule(way):
+    schedule = next(schedules_of(way))
+    expected, got = stock_and_ours(way, functools.partial(way.stock.SGD, schedule, decay=0.1), 20)
+    for name in KIND_OF:
+        assert oracle.distance(got[name], expected[name]) <= BOUND, name
 
 
 DECAYING = [way for way in FIRST_WAYS.values() if way.target in ("get_updates", "optimizer_v2")]

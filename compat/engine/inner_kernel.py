@@ -104,7 +104,7 @@ class InnerKernel(object):
         if view.by_rows and not kernel.by_rows:
             raise NoKernel("no kernel: {} has no form for rows".format(kernel.operation))
         if not kernel.in_xla and not view.step.host.adapter.is_fused and not backend.in_session():
-            # The optimizers of such an API run in functions with jit_compile=True; Keras 3's fit compiles by default.
+            # The optimizers of such an API run in functions with jit_compile=True: Keras 3 sets it on a GPU.
             raise NoKernel("no kernel: XLA has no {}".format(kernel.operation))
         if self.exists(kernel, slots):
             return kernel

@@ -248,11 +248,9 @@ class _Migration(object):
             more["exclude_from_layer_adaptation"] = "|".join(map(re.escape, config["skip_list"]))
         arguments = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
         arguments.update((theirs, entry.none[theirs]) for theirs in entry.none if config.get(theirs, 0) in (None, []))
-        arguments["learning_rate"] = rate = self._rate()
+        arguments["learning_rate"] = self._rate()
         rule = self.wrapped(entry.make(arguments, **more))
         decay = 0.0 if "decay" in entry.names else config.get("decay") or 0.0
-        if decay and not isinstance(rate, float):
-            raise UnsupportedError("decay={} of a learning rate that is no number".format(decay))
         return rate_decay(rule, short(decay)) if decay else rule
 
     def wrapped(self, rule):
