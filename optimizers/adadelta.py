@@ -29,7 +29,7 @@ class Adadelta(Definition):
         (https://keras.io/api/optimizers/adadelta).
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.001; the paper's is 1.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.001; the paper's is 1.
         rho: Decay of both averages, 0 to 1. Default 0.95.
         epsilon: Added under both roots. Default 1e-7.
 
@@ -42,7 +42,7 @@ class Adadelta(Definition):
 
     family = "Adagrad"
     kernel = kernel("adadelta")
-    learning_rate = hyper(1e-3, minimum=0)
+    learning_rate = hyper(1e-3)
     rho = hyper(0.95, minimum=0, maximum=1)
     epsilon = hyper(1e-7, minimum=0)
     mean_square = slot()

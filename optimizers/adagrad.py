@@ -28,7 +28,7 @@ class Adagrad(Definition):
         rare ones keep large steps. Steps only ever shrink, so for endless training see AdagradDecay.
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.001.
         initial_accumulator_value: The first value of accumulators. Default 0.1.
         epsilon: Keeps the divisor above 0. Default 1e-7.
         epsilon_in_root: True to add epsilon under the root, False to add it to the root. Default False.
@@ -43,7 +43,7 @@ class Adagrad(Definition):
     family = "Adagrad"
     kernel = kernel("adagrad")
     zero_grad_is_noop = True
-    learning_rate = hyper(1e-3, minimum=0)
+    learning_rate = hyper(1e-3)
     initial_accumulator_value = option(0.1, minimum=0)
     epsilon = hyper(1e-7, minimum=0)
     epsilon_in_root = option(False)

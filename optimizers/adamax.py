@@ -26,7 +26,7 @@ class Adamax(Definition):
         with changing noise (https://keras.io/api/optimizers/adamax).
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.001.
         beta_1: Decay of the first moment, 0 to 1. Default 0.9.
         beta_2: Decay of the norm, 0 to 1. Default 0.999.
         epsilon: Added to the norm. Default 1e-7.
@@ -42,7 +42,7 @@ class Adamax(Definition):
 
     family = "Adam"
     kernel = kernel("adamax")
-    learning_rate = hyper(1e-3, minimum=0)
+    learning_rate = hyper(1e-3)
     beta_1 = hyper(0.9, minimum=0, maximum=1)
     beta_2 = hyper(0.999, minimum=0, maximum=1)
     epsilon = hyper(1e-7, minimum=0)

@@ -26,7 +26,7 @@ class AdamW(Decoupled, Adam):
         as BERT does, use `everstep.decoupled_weight_decay(Adam(), exclude=["bias", "norm"])`.
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.001.
         beta_1: Decay of the first moment, 0 to 1. Default 0.9.
         beta_2: Decay of the second moment, 0 to 1. Default 0.999.
         epsilon: Added to the root. Default 1e-7.

@@ -22,7 +22,7 @@ class AddSign(Definition):
         alpha.
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.1.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.1.
         alpha: Steps are scaled by alpha + 1 where the signs agree, and by alpha - 1 where they differ. Default 1.
         beta: Decay of the average, 0 to 1. Default 0.9.
         sign_decay: Factor of the sign term. Default 1.
@@ -36,7 +36,7 @@ class AddSign(Definition):
 
     family = "signs"
     kernel = kernel("addsign")
-    learning_rate = hyper(0.1, minimum=0)
+    learning_rate = hyper(0.1)
     alpha = hyper(1.0)
     beta = hyper(0.9, minimum=0, maximum=1)
     sign_decay = hyper(1.0)

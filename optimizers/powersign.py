@@ -23,7 +23,7 @@ class PowerSign(Definition):
         schedule that goes to 0, such as everstep.CosineDecay. What remains at 0 is SGD.
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.1.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.1.
         power_base: Steps are multiplied by it where the signs agree and divided by it where they differ. More than 0.
             Default e.
         beta: Decay of the average, 0 to 1. Default 0.9.
@@ -38,7 +38,7 @@ class PowerSign(Definition):
 
     family = "signs"
     kernel = kernel("powersign")
-    learning_rate = hyper(0.1, minimum=0)
+    learning_rate = hyper(0.1)
     power_base = hyper(math.e, minimum=1e-30)
     beta = hyper(0.9, minimum=0, maximum=1)
     sign_decay = hyper(1.0)

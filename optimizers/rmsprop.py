@@ -31,7 +31,7 @@ class RMSprop(Definition):
         not interchangeable: the same rate and epsilon give different steps with epsilon inside and outside the root.
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.001.
         rho: Decay of the averages, 0 to 1. `tf.train` calls it decay. Default 0.9.
         momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
         epsilon: Keeps the divisor above 0. Default 1e-7.
@@ -51,7 +51,7 @@ class RMSprop(Definition):
 
     family = "Adagrad"
     kernel = kernel("rmsprop")
-    learning_rate = hyper(1e-3, minimum=0)
+    learning_rate = hyper(1e-3)
     rho = hyper(0.9, minimum=0, maximum=1)
     momentum = hyper(0.0, minimum=0, maximum=1)
     epsilon = hyper(1e-7, minimum=0)

@@ -37,7 +37,7 @@ class SGD(Definition):
         https://arxiv.org/abs/1706.02677, section 3. They also scale the rate with the batch size.
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.01.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.01.
         momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
         nesterov: True for Nesterov momentum. Default False.
         rate_in_velocity: True if the velocity sums learning_rate * grad, False if it sums gradients. Default True.
@@ -53,7 +53,7 @@ class SGD(Definition):
 
     family = "gradient descent"
     kernel = kernel("sgd")
-    learning_rate = hyper(0.01, minimum=0)
+    learning_rate = hyper(0.01)
     momentum = hyper(0.0, minimum=0, maximum=1)
     nesterov = option(False)
     rate_in_velocity = option(True)

@@ -23,7 +23,7 @@ class SGDW(Decoupled, SGD):
         (https://www.tensorflow.org/addons/api_docs/python/tfa/optimizers/SGDW).
 
     Args:
-        learning_rate: A float, tensor, callable or schedule. Default 0.01.
+        learning_rate: A float, tensor, callable or schedule, of any sign. Default 0.01.
         momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
         nesterov: True for Nesterov momentum. Default False.
         rate_in_velocity: As in SGD. Default True.

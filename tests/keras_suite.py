@@ -266,7 +266,7 @@ HYPER_FORMS = {"tensor": lambda api: api.tensor(0.5), "variable": lambda api: ap
                "callable": lambda api: lambda: 0.5, "callable of a tensor": lambda api: lambda: api.tensor(0.5),
                "everstep schedule": lambda api: everstep.InverseTimeDecay(0.5, rate=0.0),
                "native schedule": lambda api: api.schedule(0.5, 0.0)}
-BAD_NUMBERS = [float("nan"), -1.0, "0.1", None, [0.1], True, lambda: 0.1, everstep.InverseTimeDecay(0.1)]
+BAD_NUMBERS = [float("nan"), float("inf"), "0.1", None, [0.1], True, lambda: 0.1, everstep.InverseTimeDecay(0.1)]
 
 
 class Follower(everstep.Definition):
@@ -389,14 +389,21 @@ class SharedTests(object):
     @pytest.mark.shared
     @pytest.mark.parametrize("given", sorted(HYPER_FORMS))
     @pytest.mark.parametrize("name", ["learning_rate", "momentum"])
-    def test_hypers_that_cannot_be_set(self, name, given):
+    def test_hypers_that_are_no_numbers(self, name, given):
+        """A variable is set, and so is an eager tensor, which is a number, where stock takes it as the rate."""
         api, hyper, weight = self.api, HYPER_FORMS[given](self.api), self.api.variable([0.0])
         optimizer = SGD(**dict({"learning_rate": 0.5, "momentum": 0.5}, **{name: hyper})).bind(api.module)
         step = api.stepper(optimizer, [(api.tensor([1.0]), weight)])
         step()
         step()
         assert api.array(weight).tolist() == [-1.25]  # 0.5, then 0.25 + 0.5
+        is_number = given == "tensor" and hasattr(hyper, "numpy") and api.target in ("optimizer_v2", "update_step")
+        can_be_set = given == "variable" or is_number and name == "learning_rate"
         for alias in (name,) + (("lr",) if name == "learning_rate" else ()):
+            if can_be_set:
+                setattr(optimizer, alias, 0.25)
+                assert api.number(hyper if given == "variable" else getattr(optimizer, alias)) == 0.25
+                continue
             with pytest.raises(errors.HyperValueError, match="cannot be set"):
                 setattr(optimizer, alias, 0.1)
         assert optimizer.learning_rate is not None and optimizer.momentum is not None
@@ -405,7 +412,7 @@ class SharedTests(object):
             step()
             assert api.array(weight).tolist() == [-1.625 if name == "learning_rate" else -1.75]
         if "schedule" not in given:
-            expected = 0.0 if given == "variable" else 0.5
+            expected = 0.0 if given == "variable" else 0.25 if can_be_set else 0.5
             assert optimizer.get_config()[name] == expected
             assert name == "momentum" or api.number(optimizer.learning_rate) == expected
         elif name == "momentum" or api.target == "optimizer_v2":
@@ -437,7 +444,7 @@ class SharedTests(object):
             ours.learning_rate = 0.25
             assert api.number(ours.learning_rate) == ours.get_config()["learning_rate"] == 0.25
             with pytest.raises(errors.HyperValueError):
-                ours.lr = -1.0
+                ours.lr = float("nan")
         else:
             with pytest.raises(errors.HyperValueError, match="a native schedule"):
                 ours.learning_rate = 0.25

@@ -80,7 +80,7 @@ AREAS = {
                [NUMPY, EVERY, ("py311-tf2.15", BACKENDS), TF_TRAIN, ("py37-tf1.15-k2.3", SPEED), ("py39-tf2.10", SPEED),
                 TORCH, ("py313-k3jax", "test_grouped.py")]),
     "arrays": (["compat/backends/*arrays*.py", "compat/backends/on_numpy.py", "compat/backends/ops_table.py",
-                "compat/targets/arrays.py"], [NUMPY]),
+                "compat/targets/arrays.py"], [NUMPY, ("py37-tf1.15-k2.3", "test_schedules.py")]),
     "torch": (["compat/backends/*torch*.py", "compat/targets/repeated_steps.py", "compat/targets/torch_*.py"], [TORCH]),
     "targets": (["compat/targets/[abcdhlr]*.py", "compat/targets/flushing.py", "compat/targets/native.py",
                  "compat/targets/signature.py", "compat/targets/st*.py"],

@@ -154,12 +154,12 @@ def note(definition_label, way, case, value):
     RESULTS[key] = max(value, RESULTS.get(key, 0.0))
 
 
-def check(definition_label, way, differences, dtype="float32", case=None):
+def check(definition_label, way, differences, dtype="float32", case=None, bound=None):
     for name, difference in sorted(differences.items()):
         kind = case or (name if name in ("unique", "duplicates") else "dense")
         note(definition_label, way, kind, difference)
     worst = max(differences, key=differences.get)
-    assert differences[worst] <= BOUNDS[dtype], (worst, differences[worst])
+    assert differences[worst] <= (bound or BOUNDS[dtype]), (worst, differences[worst])
 
 
 def ids(value):
@@ -236,7 +236,11 @@ def large(definition_class, steps=None):
 @pytest.mark.parametrize("way, configured", cases(WAYS, each_of=16), ids=ids)
 def test_a_million_elements(way, configured):
     settings = large(configured[0], STEPS if harness.FULL else None)
-    check(label(*configured), way, run_and_compare(way, define(*configured), **settings), case="1M elements")
+    # TF 1.4 to 1.8 add up a million squares inexactly: see docs/strategies.md.
+    version = getattr(sys.modules.get("tensorflow"), "__version__", "").split(".")[:2]
+    bound = 3e-5 if version in [["1", minor] for minor in "45678"] else None
+    differences = run_and_compare(way, define(*configured), **settings)
+    check(label(*configured), way, differences, case="1M elements", bound=bound)
 
 
 if WAYS == [harness.NUMPY] and harness.FULL:

@@ -4,7 +4,9 @@ from __future__ import absolute_import, division, print_function
 
 import functools
 import itertools
+import re
 import warnings
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -41,6 +43,23 @@ def test_follows_stock(way, name, rate, arguments):
         key = " ".join([name] + ["{}={}".format(*item) for item in sorted(arguments.items())]), way.name, kind
         RESULTS[key] = max(far, RESULTS.get(key, 0.0))
         assert far <= allowed(way, name, kind)[0], (variable, far)
+
+
+ASCENDING = re.compile(
+    "(Adadelta|Adagrad|Ada[mM]ax|Adam|AddSign|GradientDescent|Momentum|Nadam|PowerSign|RMS[pP]rop|SGD)(Optimizer)?$")
+FIRST_CASES = OrderedDict()  # the first arguments of each class, in one way for each API
+for case in cases():
+    if ASCENDING.match(case[1]):
+        FIRST_CASES.setdefault((case[0].target, case[1]), case)
+
+
+@pytest.mark.parametrize("way, name, rate, arguments", list(FIRST_CASES.values()), ids=ids)
+def test_follows_stock_that_ascends(way, name, rate, arguments):
+    """Programs of reinforcement learning give AdamOptimizer(-rate) the policy's gradients."""
+    kinds = kinds_for(way, name)
+    expected, got = stock_and_ours(way, lambda: make_stock(way, name, -0.1 * rate, arguments), 5, kinds)
+    for variable, kind in KIND_OF.items():
+        assert oracle.distance(got[variable], expected[variable]) <= allowed(way, name, kind)[0], variable
 
 
 DENSE_ONLY = {

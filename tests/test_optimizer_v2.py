@@ -186,7 +186,7 @@ def test_a_rate_that_a_wrapper_sets(steps):
         stepper(optimizer, [(constant([0.0]), weight)])()
     optimizer._set_hyper("learning_rate", 0.25)
     with pytest.raises(HyperValueError, match="learning_rate"):
-        optimizer._set_hyper("learning_rate", -1.0)
+        optimizer._set_hyper("learning_rate", float("nan"))
     stepper(optimizer, [(constant([1.0]), weight)])()
     assert K.get_value(weight).tolist() == [-0.25] and float(K.get_value(optimizer.lr)) == 0.25
 

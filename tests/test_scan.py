@@ -67,7 +67,7 @@ STYLES = [
     ("optimizers.get", "from keras import optimizers\noptimizers.get('sgd')\noptimizers.get(given)\n",
      [(2, 16, "string", "optimizers.get('sgd'): keras.optimizers.SGD")], [3]),
     ("optimize_loss", "import tensorflow as tf\ntf.contrib.layers.optimize_loss(l, s, 0.1, optimizer='Adam')\n"
-     "tf.contrib.layers.optimize_loss(l, s, 0.1, given)\n",
+     "tf.contrib.layers.optimize_loss(l, s, 0.1, given)\ntf.contrib.layers.optimize_loss(l, s, 0.1)\n",
      [(2, 1, "string", "optimize_loss('Adam'): tf.train.AdamOptimizer")], [3]),
     ("schedule", "import tensorflow as tf\ntf.train.exponential_decay(0.1, step, 100, 0.9)\n",
      [(2, 1, "schedule", "tf.train.exponential_decay")], []),
@@ -116,6 +116,13 @@ def test_styles(style, code, expected, not_understood, tmpdir):
     found = sorted((each.line, each.column, each.kind, each.what) for each in report.findings)
     assert found == sorted(expected)
     assert [each.line for each in report.not_understood] == not_understood
+
+
+@needs_parser
+@pytest.mark.parametrize("call", ["tf.clip_by_global_norm(grads, 5.0)", "tf.clip_by_global_norm(grads, clip_norm=5.0)"])
+def test_the_bound_of_a_wrapper(call, tmpdir):
+    found = only(tmpdir, "import tensorflow as tf\n{}\n".format(call))
+    assert found.definition == "everstep.clip(definition, global_norm=5.0)"
 
 
 @needs_parser

@@ -291,3 +291,9 @@ def test_missed_updates_of_rows_with_a_schedule_of_parts():
             optimizer.apply_gradients([(grad, weights)])
         ended.append(weights)
     np.testing.assert_allclose(*ended, rtol=1e-5)
+
+
+def test_a_cycle_falls_in_more_than_no_time():
+    assert [everstep.Cyclical(0.0, 1.0, 2, 1)(updates) for updates in range(4)] == [0.0, 0.5, 1.0, 0.0]
+    with pytest.raises(HyperValueError, match="fall must be at least"):
+        everstep.Cyclical(fall=0)

@@ -119,6 +119,7 @@ NEW = [("params: " + name, made_of(make), message) for name, make, message in [
     ("beta_1 beside betas", dict(beta_1=0.9, betas=(0.9, 0.9)), "beta_1 is given twice"),
     ("learning_rate beside lr", dict(lr=0.1, learning_rate=0.1), "learning_rate is given twice"),
 ]] + [("params twice", lambda side: side.make("Adam", side.params, params=side.params), "given twice")]
+NEW.append(("lr: negative", made(lr=-0.5), "must be at least 0.*maximize=True"))
 for text, values in WRONG_NUMBERS:
     NEW += [("lr: " + name, made(lr=value), text) for name, value in values]
     NEW += [("betas[0]: " + name, made(betas=(value, 0.9)), text) for name, value in values[1::3]]

@@ -46,14 +46,14 @@ def _config(optimizer):
     try:
         return optimizer.get_config()
     except NotImplementedError:
-        schedule = native_schedule(optimizer, {})
-        if "get_config" in vars(schedule):
+        attributes = getattr(native_schedule(optimizer, {}), "__dict__", {"get_config": None})
+        if "get_config" in attributes:  # or there is no schedule
             raise
-        vars(schedule)["get_config"] = dict
+        attributes["get_config"] = dict
         try:
             return optimizer.get_config()
         finally:
-            del vars(schedule)["get_config"]
+            del attributes["get_config"]
 
 
 def _functions(optimizer, entry):

@@ -46,6 +46,7 @@ class Adapter(object):
     moved_natively = ()  # type: tuple[str, ...]  # names of the counters that the base class increments itself
     takes_gradients = False  # whether this API's optimizers compute gradients of a loss
     casts_gradients = False  # whether this API takes gradients of another precision than their variable's
+    ascends = True  # whether stock takes a negative learning rate
     sets_hypers = True  # whether hypers can be set after construction
     holds_state = True  # whether the native object holds its counters and slots; else the caller does
     has_slots = ""  # when slots exist, in words for an error message

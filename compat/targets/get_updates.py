@@ -89,13 +89,13 @@ class GetUpdatesOptimizer(NativeOptimizer):
         """Returns the gradients, clipped. Sparse gradients stay sparse."""
         return self._bound.adapter.get_gradients(loss, params)
 
-    def get_updates(self, loss, params, *last):
+    def get_updates(self, loss, params, last=None):
         """Returns the operations of one step. Their order is fixed: see `compat/engine/step.py`.
 
         As stock, it also takes those of Keras before 2.0.7: parameters, constraints, which it ignores, and loss.
         """
-        if last:
-            loss, params = last + (loss,)  # programs of actors and critics: get_updates(weights, [], loss)
+        if last is not None:
+            loss, params = last, loss  # programs of actors and critics: get_updates(weights, [], loss)
         return self._bound.adapter.get_updates(loss, params)
 
     def get_config(self):

@@ -37,6 +37,9 @@ def check(bound, name, value):
     checked = declaration.check(type(owner).__name__, value)
     if not isinstance(checked, float):
         raise HyperValueError("{}.{} can be set to a number; got {!r}".format(bound.owner, name, value))
+    if checked < 0 and declaration.name == "learning_rate" and not bound.adapter.ascends:
+        raise HyperValueError("{}.{} must be at least 0, as of this API's own optimizers; got {!r}. To ascend, give "
+                              "maximize=True".format(bound.owner, name, checked))
     if _decides(tree(bound.definition), name):
         definition_with(bound, name, checked)
     return checked

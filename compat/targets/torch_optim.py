@@ -76,6 +76,7 @@ class TorchAdapter(InOneProcess):
         ),
     )
     stock_hypers = ()
+    ascends = False
     casts_gradients = True
     has_slots = "once step has run with its gradient"
     carries = AsTorch
@@ -106,6 +107,9 @@ class TorchAdapter(InOneProcess):
             raise DefinitionError("foreach and fused are two ways to take a step, as in stock; give one of them")
         self.bound.arguments.pop("params")
         self.use(TorchBackend(self.variable_name))
+        for name in self.bound.hyper_declarations():
+            if name.endswith("learning_rate") and isinstance(self.bound.given(name), float):
+                hypers.check(self.bound, name, self.bound.given(name))
         self.names, self._lanes = {}, {}
         self._checked_last = []  # type: list  # the variables of the last step
         self._uncompiled = None

@@ -23,7 +23,27 @@ def clear_session(keras):
             gc.collect()  # collects the callables before their sessions
             del _kept[:-1]
         _kept.append(backend.get_session())
+        _release_in_live_sessions()
     backend.clear_session()
+
+
+def _release_in_live_sessions():
+    """Makes TF 1.6 to 1.9 release a callable only while its session lives, as TF 1.10 does; they crash otherwise.
+
+    One garbage collection may find both, and delete the session first.
+    """
+    from tensorflow.python.client.session import BaseSession
+
+    callable_class = getattr(BaseSession, "_Callable", None)
+    release = getattr(callable_class, "__del__", None)
+    if release is None or release.__name__ == "release_in_live_session":
+        return
+
+    def release_in_live_session(self):
+        if self._session._session is not None:
+            release(self)
+
+    callable_class.__del__ = release_in_live_session
 
 
 class GetUpdates(Eager):
