@@ -189,11 +189,11 @@ class UpdateStepAdapter(NewStyleAdapter):
         self.module = module_of(type(self.native).native_base)
         self.base.__init__(prefix(name, self.bound.definition.base), weight_decay=None, **native)
         rate = self.bound.given("learning_rate") if "learning_rate" in self.bound.hyper_declarations() else None
+        if is_eager_tensor(rate):
+            number_of_rate(self.bound, rate)
         if hasattr(rate, "assign"):
             self.native._learning_rate = rate  # as the base class's own variable, which callbacks set
         else:
-            if is_eager_tensor(rate):
-                number_of_rate(self.bound, rate)
             self.take_schedule(self.given_rate())
 
     def make_hyper(self, name, value):
