@@ -47,7 +47,7 @@ def set_hyper(bound, numbers, name, value):
             numbers[name] = before
         held[attribute(name)] = value
         return
-    checked = _again(bound, numbers, name, value) if name in numbers else hypers.check(bound, name, value)
+    checked = _number_again(bound, numbers, name, value) if name in numbers else hypers.check(bound, name, value)
     name = attribute(name)
     if callable(held[name]):  # it returns the variable that was given
         bound.adapter.module.backend.set_value(held[name](), checked)
@@ -75,7 +75,7 @@ def shown(bound, schedule):
     return type(str("Shown"), (base,), members)()
 
 
-def _again(bound, numbers, name, value):
+def _number_again(bound, numbers, name, value):
     """Makes a hyper that became a native schedule the number or variable that it was. Returns the number to set."""
     number, variable = numbers[name]
     with_schedule, bound.definition = bound.definition, hypers.definition_with(bound, name, number)
