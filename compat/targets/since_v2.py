@@ -39,7 +39,7 @@ def is_eager_tensor(value):
 
 
 def replace_by_schedule(bound, name, schedule):
-    """Makes a native schedule the value that a hyper was given, instead of a number or another native schedule.
+    """Makes a native schedule what a hyper was given, instead of a number, a variable or another native schedule.
 
     Raises:
         HyperValueError: the hyper was given as a tensor or callable, or the schedule needs a slot.
