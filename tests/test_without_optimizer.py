@@ -1,6 +1,7 @@
 """`everstep convert --without-optimizer`: the weights stay bit for bit, the optimizer is gone, and stock loads it."""
 from __future__ import absolute_import, division, print_function
 
+import contextlib
 import json
 import os
 import warnings
@@ -14,7 +15,7 @@ import harness
 import small_model
 import test_files
 from crafted_files import TENSORFLOW, h5py, tensorflow, tf1
-from everstep import verify
+from everstep import cli, verify
 from everstep.compat.checkpoints.claims import Request
 from everstep.compat.checkpoints.stripping import write_without_optimizer
 from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
@@ -25,6 +26,9 @@ pytestmark = [pytest.mark.shared, pytest.mark.filterwarnings("ignore:Converting 
 FOLDER = os.environ.get("EVERSTEP_REAL_FILES", "")
 REAL = pytest.mark.skipif(not os.path.isdir(FOLDER), reason="EVERSTEP_REAL_FILES names no folder of real files")
 WRITTEN = [each for each in test_files.HERE if each.format != "tf-object"]
+OF_EACH_FORMAT = [each for each in map(test_files.BY_NAME.get, (
+    "tf1.15/rmsprop.ckpt", "tfkeras1.15/rmsprop.h5", "tfkeras2.15/amsgrad.keras", "tfkeras2.15/sgd.weights.h5",
+)) if each in WRITTEN]
 
 
 def arrays_in(path):
@@ -120,6 +124,24 @@ def test_slots_of_an_optimizer_written_by_hand(command, tmp_path):
     code, output, _ = command(*arguments)
     assert code == 0 and json.loads(output)["removed"] == names[1:3] and json.loads(output)["bytes"] == 48
     same(arrays_in(path), dict({name: tensors[name] for name in (names[0], names[3])}, global_step=np.int64(60)))
+
+
+@pytest.mark.parametrize("fixture", OF_EACH_FORMAT, ids=test_files.ids)
+def test_the_bar_ends_where_the_weights_end(command, monkeypatch, fixture, tmp_path):
+    source, path = fixture.path, str(tmp_path / os.path.basename(fixture.name))
+    seen = []
+
+    @contextlib.contextmanager
+    def progress(total):
+        seen.append(total)
+        yield seen.append
+
+    monkeypatch.setattr(cli, "progress", progress)
+    optimizer = fixture.how().get("optimizer")
+    arguments = ["--optimizer", optimizer] if optimizer else []
+    code, _, complaint = command("convert", source, path, "--without-optimizer", *arguments)
+    assert code == 0, complaint
+    assert seen[0] == sum(seen[1:]) == sum(array.nbytes for array in arrays_in(path).values()) > 0
 
 
 @TENSORFLOW
