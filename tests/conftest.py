@@ -25,7 +25,7 @@ import cells  # noqa: E402
 pytest.register_assert_rewrite("keras_suite", "runs")
 
 CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
-THIRD = os.environ.get("EVERSTEP_THIRD")  # 0 to 2, set by matrix/run.py: which of its shared cases a quick cell runs
+FIFTH = os.environ.get("EVERSTEP_FIFTH")  # 0 to 4, set by matrix/run.py: which of its shared cases a quick cell runs
 FULL = bool(os.environ.get("EVERSTEP_FULL"))
 FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras", "optax")
 INSTALLED = {}  # {package: installed version, or None if it is not installed}
@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(config, items):
     selected, deselected = [], []
     for item in items:
         number = cells.number_of(item.nodeid)
-        is_selected = not _is_shared(item) or cells.has_case(parts, _target(item), number) and _is_in_third(number)
+        is_selected = not _is_shared(item) or cells.has_case(parts, _target(item), number) and _is_in_fifth(number)
         (selected if is_selected else deselected).append(item)
     items[:] = selected
     config.hook.pytest_deselected(items=deselected)
@@ -119,8 +119,8 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.xfail(reason="%s (%s)" % (entry.cause, entry.link), strict=True))
 
 
-def _is_in_third(number):
-    return not THIRD or FULL or cells.read()[CELL].group != "quick" or (number >> 16) % 3 == int(THIRD)
+def _is_in_fifth(number):
+    return not FIFTH or FULL or cells.read()[CELL].group != "quick" or (number >> 16) % 5 == int(FIFTH)
 
 
 def _target(item):
