@@ -1327,6 +1327,15 @@ def _(w):
     optimizer.apply_gradients(good(w))
 
 
+@own("frozen for one window", APPLY + "+eager")
+def _(w):
+    optimizer, other = everstep.accumulate(SGD(0.1), 2).bind(w.module), w.variable(START[0])
+    for frozen in (False, True, False):
+        for _ in range(2):
+            optimizer.apply_gradients(good(w) + ([] if frozen else [(w.tensor(GRAD[0]), other)]))
+    np.testing.assert_allclose(w.read(other), START[0] - 0.2 * GRAD[0], rtol=1e-5)
+
+
 def numpy_step(w, grad, variable):
     return SGD().bind(np).apply_gradients([(grad, variable)])
 

@@ -119,7 +119,8 @@ def forgetting_failures(bound):
 def check_repeat(bound, variables):
     """Raises UnsupportedError for a call that would break the definition.
 
-    A definition that counts calls needs all variables in one call: a second group would count twice.
+    A definition that counts calls needs all variables in one call: a second group would count twice. In eager code a
+    later call may have more or fewer variables, as where layers are frozen, if it shares one with the call before.
     """
     check_caller(bound)
     definition = bound.definition
@@ -127,8 +128,11 @@ def check_repeat(bound, variables):
         return
     graph = bound.graph_now()
     keys = [bound.variable_key(variable) for variable in variables]
-    first = bound.calls.setdefault((graph, bound.backend.replica()), keys)
-    if first != keys or graph is not None and first is not keys and definition.stages == 1:
+    call = graph, bound.backend.replica()
+    first = bound.calls.setdefault(call, keys)
+    if graph is None and definition.stages == 1 and not set(first).isdisjoint(keys):
+        bound.calls[call] = keys
+    elif first != keys or graph is not None and first is not keys and definition.stages == 1:
         raise UnsupportedError(
             "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
             "definition for each group of variables".format(definition._short())
