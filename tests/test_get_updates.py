@@ -892,6 +892,9 @@ def test_a_model_becomes_an_estimator(stock, tmpdir):
     keras = v1.keras
     if detect.find(keras).target.name != "get_updates":
         pytest.skip("tf.keras is OptimizerV2 here")
+    if tf.__version__.startswith("1.11."):
+        pytest.skip("TF 1.11 gives the global step to its TFOptimizer alone, so training never ends: "
+                    "https://github.com/tensorflow/tensorflow/blob/v1.11.0/tensorflow/python/keras/models.py#L454")
     clear_session(keras)
     model = adam_model(keras, keras.optimizers.SGD(0.1, momentum=0.5) if stock else SGD(0.1, momentum=0.5).bind(keras))
     name = model.input_names[0]

@@ -122,8 +122,8 @@ class Looks(object):
     def note(self, kind, name, text, truth, frame):
         if is_outside(frame):
             for each in text if isinstance(text, (tuple, list)) else [text]:
-                if kind == "equals" and str(each).startswith("_"):
-                    continue  # TF 2.0 compares keys with its own attributes; no variable of a graph is called so
+                if kind == "equals" and is_private(str(each)):
+                    continue
                 look = Look(kind, each, name.any_case, name.part, where(frame), truth)
                 if look not in self.names:
                     self.names.append(look)
@@ -145,6 +145,11 @@ class Looks(object):
             return _Match(found, string) if found else found
 
         return search
+
+
+def is_private(name):
+    """Returns whether a name is that of an attribute: TF 2.0 looks keys up among them. No variable is called so."""
+    return name.startswith("_")
 
 
 class _OfDtype(object):

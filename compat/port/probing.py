@@ -8,7 +8,7 @@ from everstep.compat.port import dtypes, sizes
 from everstep.compat.port.contents import Contents
 from everstep.compat.port.grouping import Group
 from everstep.compat.port.indexing import index_looks
-from everstep.compat.port.looks import line_of
+from everstep.compat.port.looks import is_private, line_of
 from everstep.compat.port.shapes import outputs_at
 from everstep.errors import PortError
 
@@ -138,7 +138,7 @@ class Probing(object):
         """Returns a Look for each key of the dictionaries and sets that the name may be looked up in."""
         path, _, line = look.where.rpartition(":")
         return [look._replace(kind="equals", text=key) for key in self.contents.keys_at(path, int(line))
-                if _cleaned(key) == re.sub(":0$", "", key) not in self.programs]
+                if _cleaned(key) == re.sub(":0$", "", key) not in self.programs and not is_private(key)]
 
     def _case(self, look):
         """Returns (pattern, name) of a look that changes the rule; None for others."""
