@@ -16,6 +16,7 @@ import keras_suite
 import small_model
 import test_battery as battery
 import test_wrappers_battery as wrappers
+from everstep.compat.targets import detect
 from everstep.optimizers import SGD, Adam, ScheduleFreeAdamW
 
 try:
@@ -134,12 +135,13 @@ def cases(per_cell=2):
 
 
 # Slots that start at the variable's value are the ones that XLA could not create, on Keras 3. It has no fused operation
-# for amsgrad.
+# for amsgrad; stock's OptimizerV2, and so ours, always takes that operation, and raises.
 NOT_FOR_XLA = [("ScheduleFreeAdamW", ScheduleFreeAdamW(0.1)), ("Adam with amsgrad", Adam(0.1, amsgrad=True))]
 NOT_FOR_XLA += [(name, wrappers.MADE[name](SGD(0.1), None)) for name in ("moving average", "lookahead")]
 CASES = cases()
 CASES += [(rule, "jit_compile", api) for rule in harness.share(NOT_FOR_XLA, 3) for api in kerases()
-          if api[0] == "tensorflow.keras" and "jit_compile" in api[3]]
+          if api[0] == "tensorflow.keras" and "jit_compile" in api[3] and not (
+              rule[0] == "Adam with amsgrad" and detect.find(api[2]).target.name == "optimizer_v2")]
 
 
 @pytest.mark.parametrize("rule, mode, api", CASES, ids=["-".join((rule[0], mode, api[0])) for rule, mode, api in CASES])
