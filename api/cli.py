@@ -4,7 +4,6 @@ from __future__ import absolute_import, division, print_function
 import argparse
 import difflib
 import errno
-import functools
 import sys
 
 try:
@@ -356,14 +355,9 @@ def strip_file(options):
             refused[0].replace("_", "-")))
     keywords = reading(options)
     max_bytes = keywords.pop("max_bytes")
-    strip = functools.partial(
-        write_without_optimizer, options.source, options.target, Request(**keywords), max_bytes)
-    stripped = strip(dry_run=True)
+    stripped = write_without_optimizer(
+        options.source, options.target, Request(**keywords), max_bytes, progress, options.dry_run)
     total = sum(map(size_of, stripped.removed.values()))
-    if not options.dry_run:
-        arrays = verify.stored_arrays(options.source, max_bytes)[1]
-        with progress(sum(size_of(each.handle) for each in arrays if each.handle is not None) - total) as moved:
-            strip(moved=moved)
     rows = [(name, str(handle.shape), str(handle.dtype)) for name, handle in stripped.removed.items()]
     if options.json:
         print_json(dict(source=options.source, target=options.target, format=stripped.format, bytes=total,

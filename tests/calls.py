@@ -1327,13 +1327,30 @@ def _(w):
     optimizer.apply_gradients(good(w))
 
 
-@own("frozen for one window", APPLY + "+eager")
+def frozen_between(definition, moved):
+    """Returns a call that steps twice with two variables, twice with one of them, and twice with both."""
+    def call(w):
+        optimizer, other = definition.bind(w.module), w.variable(START[0])
+        for frozen in (False, True, False):
+            for _ in range(2):
+                optimizer.scale_loss(w.tensor(1.0))
+                optimizer.apply_gradients(good(w) + ([] if frozen else [(w.tensor(GRAD[0]), other)]))
+        np.testing.assert_allclose(w.read(other), START[0] - moved * GRAD[0], rtol=1e-5)
+
+    return call
+
+
+own("frozen for one window", APPLY + "+eager", frozen_between(everstep.accumulate(SGD(0.1), 2), 0.2))
+own("frozen for two steps with a loss scale", APPLY + "+eager",
+    frozen_between(everstep.loss_scale(SGD(0.1), initial_scale=4.0), 0.1))  # fmt: skip
+
+
+@own("minimize of a scaled loss, no variables named", "tf_train+eager")
 def _(w):
-    optimizer, other = everstep.accumulate(SGD(0.1), 2).bind(w.module), w.variable(START[0])
-    for frozen in (False, True, False):
-        for _ in range(2):
-            optimizer.apply_gradients(good(w) + ([] if frozen else [(w.tensor(GRAD[0]), other)]))
-    np.testing.assert_allclose(w.read(other), START[0] - 0.2 * GRAD[0], rtol=1e-5)
+    optimizer = everstep.loss_scale(SGD(0.1)).bind(w.module)
+    optimizer.minimize(lambda: w.w * w.w)
+    optimizer.apply_gradients(optimizer.compute_gradients(lambda: w.w * w.w))
+    np.testing.assert_allclose(w.read(w.w), START * 0.64, rtol=1e-5)
 
 
 def numpy_step(w, grad, variable):

@@ -1,13 +1,14 @@
 """`everstep convert --without-optimizer`: copies a file without what its optimizer keeps there."""
 from __future__ import absolute_import, division, print_function
 
+import contextlib
 from collections import OrderedDict, namedtuple
 
 from everstep.compat.checkpoints import reading
 from everstep.compat.checkpoints.claims import check_has_state
 from everstep.compat.checkpoints.identify import parsed
 from everstep.compat.files import formats
-from everstep.compat.files.contents import as_file_errors
+from everstep.compat.files.contents import as_file_errors, size_of
 from everstep.compat.files.formats import FORMATS
 from everstep.compat.files.open_file import as_path
 from everstep.compat.files.replacing import write_errors
@@ -22,7 +23,12 @@ _INSTEAD = {
 }
 
 
-def write_without_optimizer(source, path, request, max_bytes=None, moved=None, dry_run=False):
+@contextlib.contextmanager
+def _unseen(total):
+    yield lambda count: None
+
+
+def write_without_optimizer(source, path, request, max_bytes=None, progress=_unseen, dry_run=False):
     """Copies a file without what its optimizer keeps there. All else stays bit for bit, in the same format.
 
     Slots, counters, hypers, beta powers and loss scales are left out, and in Keras's formats what the model was
@@ -33,7 +39,8 @@ def write_without_optimizer(source, path, request, max_bytes=None, moved=None, d
         path: the file to write.
         request: a Request: what the user says of the file.
         max_bytes: as for `read_checkpoint`.
-        moved: a function, called repeatedly with the number of bytes written since the last call.
+        progress: called with the number of bytes to write, it gives a context manager of a function that is called
+            repeatedly with the number of bytes written since the last call. Default: nothing is shown.
         dry_run: True checks everything and writes nothing. Default False.
 
     Returns:
@@ -45,8 +52,8 @@ def write_without_optimizer(source, path, request, max_bytes=None, moved=None, d
         UnsupportedError: files of this format cannot be written so. The message says what to do instead.
     """
     contents = formats.read(source, max_bytes)
-    write = FORMATS[contents.format].write_without
-    if write is None:
+    format = FORMATS[contents.format]
+    if format.write_without is None:
         raise UnsupportedError("{} is of format {}: {}".format(
             contents.path, contents.format, _INSTEAD[contents.format]))
     with write_errors(path):
@@ -54,7 +61,9 @@ def write_without_optimizer(source, path, request, max_bytes=None, moved=None, d
     with as_file_errors(source):
         removed, notes = _removed(contents, parsed(request))
         if not dry_run:
-            write(path, contents.path, frozenset(removed), moved or (lambda count: None))
+            arrays = [array.handle for array in format.stored(contents.path, max_bytes)[1] if array.handle is not None]
+            with progress(sum(map(size_of, arrays)) - sum(map(size_of, removed.values()))) as moved:
+                format.write_without(path, contents.path, frozenset(removed), moved)
     return Stripped(contents.format, removed, notes)
 
 

@@ -176,10 +176,8 @@ class TrainAdapter(Adapter):
             return self._owned(name, self.native._create_non_slot_variable(initial_value, full_name, beside))
         graph = beside.graph  # for TF 1.4 and 1.5; drop it when 1.6 is the minimum
         if (name, graph) not in self._counts:
-            from tensorflow.python.ops import variable_scope
-
             with self.backend.tf.colocate_with(beside):
-                self._counts[name, graph] = variable_scope.variable(initial_value, name=full_name, trainable=False)
+                self._counts[name, graph] = _new_variable(initial_value, full_name)
         return self._owned(name, self._counts[name, graph])
 
     def _owned(self, name, variable):
@@ -316,12 +314,18 @@ class TrainAdapter(Adapter):
 
     def scale_loss(self, loss):
         if defines(self.bound.definition, "loss_scale") and not self.own_variables():
-            variables = self.backend.tf.trainable_variables()
-            if not variables:
-                raise StateError("there is no variable yet that {} could train".format(self.bound.owner))
             with self.backend.outside():
-                self._make_own(variables)
+                self._make_own(self._variables_to_train())
         return scaled(self.bound, loss)
+
+    def _variables_to_train(self):
+        """Returns what the first step will train, as far as that is known before it."""
+        if self.backend.eager:  # there is no list of them, and a new variable is placed as they are
+            return [_new_variable(0.0)]
+        variables = self.backend.tf.trainable_variables()
+        if not variables:
+            raise StateError("there is no variable yet that {} could train".format(self.bound.owner))
+        return variables
 
     def update(self, variable, function, grad):
         with self.backend.at(variable):
@@ -434,6 +438,12 @@ class TrainAdapter(Adapter):
         for slots in self.native._slots.values():
             variables.extend(slot for slot in slots.values() if slot.graph is graph)
         return sorted(variables, key=lambda variable: variable.name)
+
+
+def _new_variable(initial_value, name=None):
+    from tensorflow.python.ops import variable_scope  # tf.Variable of TF 1.5 to 1.10 refuses eager code
+
+    return variable_scope.variable(initial_value, name=name, trainable=False)
 
 
 TrainTarget = TrainAdapter  # its name in older pickles
