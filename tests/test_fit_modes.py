@@ -134,14 +134,18 @@ def cases(per_cell=2):
     return every if harness.FULL else harness.share(every, max(1, len(every) // per_cell))
 
 
-# Slots that start at the variable's value are the ones that XLA could not create, on Keras 3. It has no fused operation
-# for amsgrad; stock's OptimizerV2, and so ours, always takes that operation, and raises.
+def always_fuses_amsgrad(api):
+    """XLA has no such operation; stock's OptimizerV2, and so ours, always takes it, and raises."""
+    return detect.find(api[2]).target.name == "optimizer_v2"
+
+
+# Slots that start at the variable's value are the ones that XLA could not create, on Keras 3.
 NOT_FOR_XLA = [("ScheduleFreeAdamW", ScheduleFreeAdamW(0.1)), ("Adam with amsgrad", Adam(0.1, amsgrad=True))]
 NOT_FOR_XLA += [(name, wrappers.MADE[name](SGD(0.1), None)) for name in ("moving average", "lookahead")]
 CASES = cases()
 CASES += [(rule, "jit_compile", api) for rule in harness.share(NOT_FOR_XLA, 3) for api in kerases()
           if api[0] == "tensorflow.keras" and "jit_compile" in api[3] and not (
-              rule[0] == "Adam with amsgrad" and detect.find(api[2]).target.name == "optimizer_v2")]
+              rule[0] == "Adam with amsgrad" and always_fuses_amsgrad(api))]
 
 
 @pytest.mark.parametrize("rule, mode, api", CASES, ids=["-".join((rule[0], mode, api[0])) for rule, mode, api in CASES])
@@ -159,3 +163,14 @@ def test_fit(rule, mode, api, tmpdir):
     print("RESUMED", name, mode, api[0], keras_suite.difference(resumed, weights) / scale)
     if name != "noise" or suffix == ".h5":  # a function of the name, which Keras 3 changes in a model that it loads
         assert keras_suite.difference(resumed, weights) <= 1e-6 * scale
+
+
+@pytest.mark.parametrize(
+    "api", [api for api in kerases() if "jit_compile" in api[3] and always_fuses_amsgrad(api)], ids=lambda api: api[0])
+def test_xla_refuses_amsgrad_of_optimizer_v2(api):
+    _, keras, module, _, _ = api
+    for optimizer in (Adam(0.1, amsgrad=True).bind(module), module.optimizers.Adam(0.1, amsgrad=True)):
+        with in_mode(keras, "jit_compile"):
+            model = built(keras, optimizer, "jit_compile")
+            with pytest.raises(tensorflow.errors.InvalidArgumentError, match="ResourceApplyAdamWithAmsgrad"):
+                fit(model)
