@@ -29,7 +29,6 @@ def started(way, definition, start, kinds, **native):
     """Returns a new run."""
     run = harness.new_run(way, lambda **params: bound(way, definition, **dict(native, **params)), start, kinds)
     if defines(definition, "loss_scale") and not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
-        harness.bound(run.optimizer).adapter.make_state(list(run.variables.values()))
         run.optimizer.scale_loss(1.0)
     return run
 

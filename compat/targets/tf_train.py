@@ -177,7 +177,7 @@ class TrainAdapter(Adapter):
         graph = beside.graph  # for TF 1.4 and 1.5; drop it when 1.6 is the minimum
         if (name, graph) not in self._counts:
             with self.backend.tf.colocate_with(beside):
-                self._counts[name, graph] = _new_variable(initial_value, full_name)
+                self._counts[name, graph] = _new_variable(self.backend.tf, initial_value, full_name)
         return self._owned(name, self._counts[name, graph])
 
     def _owned(self, name, variable):
@@ -286,11 +286,8 @@ class TrainAdapter(Adapter):
         if self.backend.eager:
             self.native._create_slots(variables)
         elif self.keeps_count and not self.own_variables():
-            raise StateError(
-                "{} has no slots in this graph yet; call minimize or apply_gradients before everstep.restore".format(
-                    self.bound.owner
-                )
-            )
+            raise StateError("{} has no slots in this graph yet; call minimize or apply_gradients before "
+                             "everstep.restore".format(self.bound.owner))
         return []
 
     def default_session(self, variables):
@@ -321,7 +318,7 @@ class TrainAdapter(Adapter):
     def _variables_to_train(self):
         """Returns what the first step will train, as far as that is known before it."""
         if self.backend.eager:  # there is no list of them, and a new variable is placed as they are
-            return [_new_variable(0.0)]
+            return [_new_variable(self.backend.tf, 0.0)]
         variables = self.backend.tf.trainable_variables()
         if not variables:
             raise StateError("there is no variable yet that {} could train".format(self.bound.owner))
@@ -440,10 +437,11 @@ class TrainAdapter(Adapter):
         return sorted(variables, key=lambda variable: variable.name)
 
 
-def _new_variable(initial_value, name=None):
-    from tensorflow.python.ops import variable_scope  # tf.Variable of TF 1.5 to 1.10 refuses eager code
+def _new_variable(tf, initial_value, name=None):
+    from tensorflow.python.ops import variable_scope
 
-    return variable_scope.variable(initial_value, name=name, trainable=False)
+    make = getattr(variable_scope, "variable", tf.Variable)  # tf.Variable of TF 1.5 to 1.10 refuses eager code
+    return make(initial_value, name=name, trainable=False)
 
 
 TrainTarget = TrainAdapter  # its name in older pickles
