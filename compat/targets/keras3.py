@@ -223,6 +223,7 @@ class Keras3Adapter(NewStyleAdapter):
     # The step.
 
     def scale_loss(self, loss):
+        self.framework.check_scale()
         return self.base.scale_loss(scaled(self.bound, loss))
 
     def update(self, variable, function, grad):

@@ -12,7 +12,8 @@ from everstep.compat.targets.loading import keep_from_restores
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.repeated_steps import RepeatedSteps
 from everstep.compat.targets.since_v2 import module_of, update_everywhere
-from everstep.errors import StateError
+from everstep.errors import StateError, UnsupportedError
+from everstep.optimizers.contract.verbs import defines
 
 _UNREAD = 2**15  # steps between two looks at the counters; fewer than a counter has left after its end
 
@@ -52,6 +53,9 @@ class OnTensorFlow(object):
     def check_eager(self):
         if not self.backend.tf.executing_eagerly_outside_functions():
             raise refusal(self.adapter.bound, "graphs of TF 1")
+
+    def check_scale(self):
+        """Does nothing: functions read variables each time they run."""
 
     def hyper(self, variable):
         """Returns the variable of a hyper, for checkpoints of the framework."""
@@ -132,6 +136,17 @@ class OnArrays(object):
 
     def check_eager(self):
         """Does nothing: there are no graphs here."""
+
+    def check_scale(self):
+        """Raises UnsupportedError in a function of jax.jit that has no state: the scale would be a constant there."""
+        bound, backend = self.adapter.bound, self.backend
+        if not defines(bound.definition, "loss_scale") or not backend.is_traced(backend.keras.ops.zeros(())):
+            return
+        if not any(backend.is_traced(backend.read(variable)) for variable in self.adapter.own_variables().values()):
+            raise UnsupportedError(
+                "{} scales the loss in a function of jax.jit, which would keep the scale that it has now. Call "
+                "scale_loss in `with keras.StatelessScope(list(zip(optimizer.variables, state))):`, with the state "
+                "that stateless_apply gets".format(bound.owner))
 
     def hyper(self, variable):
         return variable

@@ -67,6 +67,9 @@ class NativeOptimizer(object):
 
         Returns:
             The scaled loss: a function if `loss` is one, else a tensor or number. `loss` itself without a loss scale.
+
+        Raises:
+            UnsupportedError: Keras 3 on JAX, in a function of jax.jit, outside of `keras.StatelessScope`.
         """
         return self._bound.adapter.scale_loss(loss)
 
