@@ -559,7 +559,9 @@ class MeshModel(object):
             mesh = parallel.DeviceMesh((1, 4), ["batch", "model"], parallel.list_devices("cpu"))
             layouts = parallel.LayoutMap(mesh)
             layouts[".*dense.*kernel"] = ("model", None) if axis == 0 else (None, "model")
-            parallel.set_distribution(parallel.ModelParallel(layout_map=layouts, batch_dim_name="batch"))
+            takes_mesh = "device_mesh" in parallel.ModelParallel.__init__.__code__.co_varnames  # Keras before 3.6
+            given = {"device_mesh": mesh} if takes_mesh else {}
+            parallel.set_distribution(parallel.ModelParallel(layout_map=layouts, batch_dim_name="batch", **given))
         else:
             parallel.set_distribution(None)
         keras.utils.set_random_seed(1)

@@ -187,11 +187,11 @@ def test_what_makes_no_sense(command, tmp_path):
 # Models that a Keras trains here, which its own loader reads again.
 
 
-def trained(keras, own):
+def trained(keras, own, stock=None):
     if hasattr(keras.backend, "clear_session"):
         harness.clear_session(keras)
     model = small_model.build(keras, everstep.optimizers.Adam(0.1).bind(keras) if own else small_model.stock_optimizer(
-        keras.optimizers, "Adam", {"learning_rate": 0.1}))
+        stock or keras.optimizers, "Adam", {"learning_rate": 0.1}))
     for _ in range(2):
         model.train_on_batch(small_model.IDS.astype(np.int32), small_model.TARGETS)
     return model
@@ -211,7 +211,7 @@ def attributes_in(path):
 @pytest.mark.parametrize("way", models(), ids=ids)
 def test_h5_is_what_keras_writes_without_its_optimizer(way, own, tmp_path):
     keras, paths = way.module, [str(tmp_path / name) for name in ("model.h5", "stripped.h5", "without.h5")]
-    model = trained(keras, own)
+    model = trained(keras, own, way.stock)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras 3 advises against HDF5
         model.save(paths[0])

@@ -125,7 +125,7 @@ def place_of(dotted):
     if name.endswith("contrib.layers.optimize_loss") or name == "tf_slim.optimize_loss":
         return Place("optimize_loss", module, last, (), "")
     if module in SCHEDULES and last in KERAS_SCHEDULES:
-        spans = [span.cut("2.6" if span.product == "TF" and last.startswith("Cosine") else None)
+        spans = [span.cut("2.5" if span.product == "TF" and last.startswith("Cosine") else None)
                  for span in SCHEDULES[module]]
         return Place("schedule", module, last, tuple(spans), "")
     return _in_module(module, last) if module in MODULES else None

@@ -1,7 +1,4 @@
-"""The interface of a backend: the verbs that the rest of compat/ calls.
-
-A value is an array or tensor. A predicate is a scalar bool. Operations are graph operations; eager code has none.
-"""
+"""The interface of a backend: the verbs that the rest of compat/ calls."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
@@ -31,17 +28,16 @@ def required(verb):
     return refuse
 
 
-# Required verbs that only TensorFlow has.
 GRAPHS = tuple("failure is_since operation kernel cannot_compile compile for_xla parts from_parts function part "
-               "write_part".split())
-# Required verbs that a backend without sparse gradients lacks.
+               "write_part".split())  # required verbs that only TensorFlow has
 ROWS = tuple("sparse existing_rows no_rows gather stack concat unique sum_duplicates scatter_to_dense rows_equal "
-             "largest repeat".split())
+             "largest repeat".split())  # required verbs that a backend without sparse gradients lacks
 
 
 class Backend(object):
     """A backend: computes with one kind of arrays.
 
+    A value is an array or tensor. A predicate is a scalar bool. Operations are graph operations; eager code has none.
     Subclasses define the required verbs, in this order. The defaults of the others suit eager arrays on one device.
     A subclass may offer the module that it computes with (`tf`, `keras`), for targets that run only on that module.
     """
@@ -255,6 +251,10 @@ class Backend(object):
     def after(self, operations):
         """Returns a context: what is built in it runs after these operations or values. Skips None."""
         yield
+
+    def sum_of(self, values):
+        """Returns the sum of a list of values, in order."""
+        return sum(values[1:], values[0])
 
     def wait(self, value, operations):
         """Returns the value, which then waits for the operations."""

@@ -251,6 +251,13 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         ops = [getattr(operation, "op", operation) for operation in self._in_all_replicas(operations)]
         return self.tf.control_dependencies([op for op in ops if isinstance(op, self.tf.Operation)])
 
+    def sum_of(self, values):
+        if len(values) == 1 or self.is_since("2.6") or self.eager:
+            return super(TensorFlowBackend, self).sum_of(values)
+        # From a sum of products older versions take a common factor out, and then no longer wait for the sum where we
+        # say so: HoistCommonFactorOutOfAggregation of tensorflow/core/grappler/optimizers/arithmetic_optimizer.cc.
+        return self.tf.reduce_sum(self.tf.stack(values), 0)
+
     def wait(self, value, operations):
         with self.after(operations):
             return self.tf.identity(value)

@@ -228,12 +228,11 @@ class Step(object):
             requests: (key of the whole variable or None for a total, name, view, value), one for each gradient.
             dtypes: {(key, name): dtype}, in the order of the sums.
         """
-        sums = OrderedDict()
+        parts = OrderedDict()
         for whole, name, view, value in requests:
             with view.forgetting():
-                native = self.backend.cast(view.lower(value), dtypes[whole, name])
-            sums[whole, name] = sums[whole, name] + native if (whole, name) in sums else native
-        return list(sums.values())
+                parts.setdefault((whole, name), []).append(self.backend.cast(view.lower(value), dtypes[whole, name]))
+        return [self.backend.sum_of(natives) for natives in parts.values()]
 
     def _advance(self, shared):
         """Returns `{name: new value}` of the scalars. Rules get the new values from now on."""

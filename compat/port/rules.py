@@ -148,7 +148,12 @@ def variable(machine, op):
 
 @rule("Const")
 def const(machine, op):
-    value = tensor_util().MakeNdarray(op.get_attr("value"))
+    proto = op.get_attr("value")
+    if proto.dtype == 14 and proto.half_val:  # bfloat16: upper halves of float32, which TF 1.6 cannot read itself
+        halves = (np.array(proto.half_val, np.uint32) << 16).view(np.float32)
+        value = np.resize(halves, [each.size for each in proto.tensor_shape.dim])
+    else:
+        value = tensor_util().MakeNdarray(proto)
     if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
         return [Unknown("a text")]
     if value.dtype.kind == "b" or not value.size or not (value == value.flat[0]).all():
