@@ -187,11 +187,12 @@ def test_what_makes_no_sense(command, tmp_path):
 # Models that a Keras trains here, which its own loader reads again.
 
 
-def trained(keras, own, stock=None):
+def trained(way, own):
+    keras = way.module
     if hasattr(keras.backend, "clear_session"):
         harness.clear_session(keras)
     model = small_model.build(keras, everstep.optimizers.Adam(0.1).bind(keras) if own else small_model.stock_optimizer(
-        stock or keras.optimizers, "Adam", {"learning_rate": 0.1}))
+        way.stock, "Adam", {"learning_rate": 0.1}))
     for _ in range(2):
         model.train_on_batch(small_model.IDS.astype(np.int32), small_model.TARGETS)
     return model
@@ -211,7 +212,7 @@ def attributes_in(path):
 @pytest.mark.parametrize("way", models(), ids=ids)
 def test_h5_is_what_keras_writes_without_its_optimizer(way, own, tmp_path):
     keras, paths = way.module, [str(tmp_path / name) for name in ("model.h5", "stripped.h5", "without.h5")]
-    model = trained(keras, own, way.stock)
+    model = trained(way, own)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras 3 advises against HDF5
         model.save(paths[0])
@@ -233,7 +234,7 @@ def test_keras_files_load_as_those_of_a_model_that_nobody_compiled(way, ending, 
     is_old = way.target == "update_step" and not hasattr(getattr(keras, "saving", None), "deserialize_keras_object")
     if ending == ".weights.h5" and is_old:
         pytest.skip("Keras 2.11 writes weights alone: https://github.com/keras-team/keras/releases/tag/v2.12.0")
-    model = trained(keras, own)
+    model = trained(way, own)
     (model.save if ending == ".keras" else model.save_weights)(paths[0])
     strip(paths[0], paths[1])
     if ending == ".keras":
