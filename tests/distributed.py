@@ -559,7 +559,7 @@ class MeshModel(object):
             mesh = parallel.DeviceMesh((1, 4), ["batch", "model"], parallel.list_devices("cpu"))
             layouts = parallel.LayoutMap(mesh)
             layouts[".*dense.*kernel"] = ("model", None) if axis == 0 else (None, "model")
-            takes_mesh = "device_mesh" in parallel.ModelParallel.__init__.__code__.co_varnames  # Keras before 3.6
+            takes_mesh = "device_mesh" in parallel.ModelParallel.__init__.__code__.co_varnames  # in old Keras 3
             given = {"device_mesh": mesh} if takes_mesh else {}
             parallel.set_distribution(parallel.ModelParallel(layout_map=layouts, batch_dim_name="batch", **given))
         else:

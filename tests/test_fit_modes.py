@@ -165,8 +165,10 @@ def test_fit(rule, mode, api, tmpdir):
         assert keras_suite.difference(resumed, weights) <= 1e-6 * scale
 
 
-@pytest.mark.parametrize(
-    "api", [api for api in kerases() if "jit_compile" in api[3] and always_fuses_amsgrad(api)], ids=lambda api: api[0])
+FUSING = [api for api in kerases() if "jit_compile" in api[3] and always_fuses_amsgrad(api)]
+
+
+@pytest.mark.parametrize("api", FUSING, ids=[api[0] for api in FUSING])
 def test_xla_refuses_amsgrad_of_optimizer_v2(api):
     _, keras, module, _, _ = api
     stock = getattr(module, "optimizers", module).Adam

@@ -40,7 +40,8 @@ class KerasBackend(Backend):
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
         linalg = {name: getattr(keras.ops, name, None) for name in LINALG}
         svd = linalg["svd"] and (lambda x: keras.ops.svd(x, full_matrices=False))
-        add_linalg(self.ops, linalg["qr"], linalg["eigh"], svd, linalg["cholesky"], linalg["solve"], keras.ops.diagonal)
+        cholesky = linalg["cholesky"] and self._cholesky
+        add_linalg(self.ops, linalg["qr"], linalg["eigh"], svd, cholesky, linalg["solve"], keras.ops.diagonal)
         self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
         if self.name == "torch":
             self.lists = TorchLists(variable)
@@ -68,6 +69,12 @@ class KerasBackend(Backend):
         import jax
 
         return isinstance(value, jax.core.Tracer)
+
+    def _cholesky(self, value):
+        # Keras 3.0's own looks for NaN in the result, which a jitted function cannot.
+        if self.is_traced(value):
+            return sys.modules["jax"].numpy.linalg.cholesky(value)
+        return self.keras.ops.cholesky(value)
 
     def separate(self, values):
         if not any(self.is_traced(value) for value in values):

@@ -8,6 +8,7 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.rules.operations import END
 from everstep.compat.targets.hypers import refusal
+from everstep.compat.targets.keras3_layouts import instead_of_names, takes_layouts
 from everstep.compat.targets.loading import keep_from_restores
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.repeated_steps import RepeatedSteps
@@ -65,8 +66,8 @@ class OnTensorFlow(object):
         """Returns the native variable that the backend works on: the tf.Variable of a Keras variable."""
         return variable.value if isinstance(variable, self.variable_class) else variable
 
-    def beside(self, variable):
-        """Returns a scope that creates a slot on the device of its variable."""
+    def beside(self, variable, shape):
+        """Returns a scope that creates a slot of this shape on the devices of its variable."""
         return self.adapter.native._distribution_strategy.extended.colocate_vars_with(self.unwrap(variable))
 
     def can_train(self, variable):
@@ -154,8 +155,10 @@ class OnArrays(object):
     def unwrap(self, variable):
         return variable
 
-    def beside(self, variable):
-        return self.backend.after(())
+    def beside(self, variable, shape):
+        if takes_layouts(self.adapter.keras.BaseOptimizer):
+            return self.backend.after(())
+        return instead_of_names(self.backend.keras.distribution, variable, shape)
 
     def can_train(self, variable):
         return isinstance(variable, self.variable_class)

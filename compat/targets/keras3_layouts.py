@@ -1,14 +1,22 @@
 """The layouts of slots on a mesh of devices (`keras.distribution`): those of their variables, as stock's slots have."""
 from __future__ import absolute_import, division, print_function
 
+import copy
+from contextlib import contextmanager
 
-def layout_of_slot(variable, shape):
-    """Returns the layout of a slot of a variable: None if the variable has none.
+
+def takes_layouts(optimizer_class):
+    """Returns whether `add_variable` takes a layout. In older Keras 3 the name of a variable decides."""
+    return "layout" in optimizer_class.add_variable.__code__.co_varnames
+
+
+def layout_of_slot(variable, shape, layout=None):
+    """Returns the layout of a slot of a variable, whose own is `layout` or `_layout`: None if the variable has none.
 
     A slot with another shape keeps the mesh's axes along the dimensions that it shares with its variable. Without a
     layout of its own, the name of the slot would decide, and a layout map means the variable's dimensions.
     """
-    layout = getattr(variable, "_layout", None)
+    layout = layout or getattr(variable, "_layout", None)
     if layout is None or tuple(shape) == tuple(variable.shape):
         return layout
     axes = layout.axes if hasattr(layout, "axes") else getattr(layout, "spec", None)
@@ -18,6 +26,23 @@ def layout_of_slot(variable, shape):
     if hasattr(layout, "axes"):
         return type(layout)(axes, layout.device_mesh)
     return type(layout)(layout.mesh, type(layout.spec)(*axes))
+
+
+@contextmanager
+def instead_of_names(distributions, variable, shape):
+    """Creates slots of a variable in their layout, where `add_variable` takes none."""
+    distribution = distributions.distribution()
+    if distribution is None:
+        yield
+        return
+    layout = layout_of_slot(variable, shape, distribution.get_variable_layout(variable))
+    of_slots = copy.copy(distribution)
+    of_slots.get_variable_layout = lambda slot: layout
+    distributions.set_distribution(of_slots)
+    try:
+        yield
+    finally:
+        distributions.set_distribution(distribution)
 
 
 def _axes_of(shape, whole, axes):
