@@ -1,7 +1,9 @@
-"""Gradients in a session graph that are the value of another variable: the order of reads and writes shows in them.
+"""The order of reads and writes in a session graph.
 
 Of two variables, each is the other's gradient. A step that reads one after it was written is wrong. The value of a ref
 variable is its memory, and TensorFlow's graph optimizer merges operations, and forgets what they waited for.
+
+And in the graph that a session runs, no read of a resource variable may be free to come before or after its writes.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -14,6 +16,7 @@ import everstep
 import harness
 from everstep.optimizers import SGD, Adam
 from everstep.testing import oracle
+from test_battery import SPARSE_CONFIGURED, define, label, trial
 
 WAYS = [way for way in harness.all_ways() if issubclass(way.run, harness.GraphRun)]
 SIZE = 20000  # elements; more than what the engine updates together with other variables
@@ -78,3 +81,80 @@ def test_gradients_that_are_other_variables(name, way):
     weights = trained(way, definition, start, lowering=lowering)
     for name, value in expected(definition, start, STEPS).items():
         assert oracle.distance(weights[name], value) <= 1e-5, name
+
+
+READS = ("ReadVariableOp", "_ReadVariablesOp", "ResourceGather")
+WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceSparseApply")
+FORMS = [lambda rule: rule, lambda rule: everstep.moving_average(rule, 0.9), lambda rule: everstep.accumulate(rule, 2)]
+RESOURCES = [way for way in WAYS if way.name != "tf_train ref"]
+
+
+def optimized_graph(run, train):
+    """Returns {name: node} of the largest graph that the session of a run runs in `train`, as TensorFlow optimized it.
+
+    Functions that the graph calls, such as branches from TF 2.0 on, are not looked into.
+    """
+    tf, session, graphs, native = run.tf, run.session, [], run.session.run
+
+    def traced(fetches, feed_dict=None):
+        options, metadata = tf.RunOptions(output_partition_graphs=True), tf.RunMetadata()
+        values = native(fetches, feed_dict, options=options, run_metadata=metadata)
+        graphs.append({node.name: node for graph in metadata.partition_graphs for node in graph.node})
+        return values
+
+    session.run = traced
+    try:
+        train()
+    finally:
+        del session.run
+    return max(graphs, key=len)
+
+
+def unordered(graph):
+    """Returns (variable, write, read) of each read in a graph that is free to come before or after a write."""
+    def node_of(edge):
+        return edge.lstrip("^").split(":")[0]
+
+    def variable_of(name):
+        handle = node_of(graph[name].input[0])
+        return variable_of(handle) if graph[handle].op in ("Identity", "Switch", "Enter") else handle
+
+    def before(name):
+        """Returns the names of the nodes that come before a node, and (predicate, side) of the branches it is in."""
+        found, branches, left = set(), set(), [name]
+        while left:
+            for edge in graph[left.pop()].input:
+                each = node_of(edge)
+                if graph[each].op == "Switch":
+                    branches.add((graph[each].input[1], edge.endswith(":1")))
+                if each not in found:
+                    found.add(each)
+                    left.append(each)
+        return found, branches
+
+    reads, writes = ({name: before(name) for name, node in graph.items() if node.op.startswith(ops)}
+                     for ops in (READS, WRITES))
+    assert writes
+    pairs = [(write, read) for write in writes for read in reads if variable_of(write) == variable_of(read)]
+    return sorted((variable_of(write), write, read) for write, read in pairs
+                  if write not in reads[read][0] and read not in writes[write][0]
+                  and not any((predicate, not side) in reads[read][1] for predicate, side in writes[write][1]))
+
+
+def cases():
+    """Returns [(way, definition)]: a quarter of the definitions, each in one way and form by rotation."""
+    for place, configured in enumerate(SPARSE_CONFIGURED[harness.TURN % 4 :: 4] if RESOURCES else [], harness.TURN):
+        rule = define(*configured)
+        form = FORMS[place % len(FORMS) if rule.stages == 1 else 0]
+        yield pytest.param(RESOURCES[place % len(RESOURCES)], form(rule), id=label(*configured).replace(" ", "-"))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("way, definition", list(cases()))
+def test_no_read_is_free_to_come_before_or_after_a_write(way, definition):
+    of_definition = trial(way, definition)
+    run = of_definition.run()
+    try:
+        assert unordered(optimized_graph(run, lambda: of_definition.train(run, 0, 2))) == []
+    finally:
+        run.close()
