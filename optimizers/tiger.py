@@ -65,7 +65,7 @@ class Tiger(Definition):
 
     def update(self, ops, grad, var, slots, hyper, t):
         m = hyper.beta * slots.m + (1 - hyper.beta) * grad
-        rate = self._rate(ops, var, len(slots.m.shape), hyper)
+        rate = self._rate(ops, var, len(grad.shape), hyper)
         return rate * (ops.sign(m) + hyper.weight_decay * var), {"m": m}
 
     @property
