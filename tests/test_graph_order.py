@@ -142,8 +142,8 @@ def unordered(graph):
 
 
 def cases():
-    """Returns [(way, definition)]: a quarter of the definitions, each in one way and form by rotation."""
-    for place, configured in enumerate(SPARSE_CONFIGURED[harness.TURN % 4 :: 4] if RESOURCES else [], harness.TURN):
+    """Returns [(way, definition)]: this cell's part of the definitions, each in one way and form by rotation."""
+    for place, configured in enumerate(SPARSE_CONFIGURED[harness.TURN % 16 :: 16] if RESOURCES else [], harness.TURN):
         rule = define(*configured)
         form = FORMS[place % len(FORMS) if rule.stages == 1 else 0]
         yield pytest.param(RESOURCES[place % len(RESOURCES)], form(rule), id=label(*configured).replace(" ", "-"))
