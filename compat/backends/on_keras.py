@@ -73,7 +73,9 @@ class KerasBackend(Backend):
     def _cholesky(self, value):
         # Keras 3.0's own looks for NaN in the result, which a jitted function cannot.
         if self.is_traced(value):
-            return sys.modules["jax"].numpy.linalg.cholesky(value)
+            import jax
+
+            return jax.numpy.linalg.cholesky(value)
         return self.keras.ops.cholesky(value)
 
     def separate(self, values):

@@ -46,7 +46,7 @@ from everstep.compat.targets.copying import WithoutSlots
 from everstep.compat.targets.hooks import replaced, slots_missing, through
 from everstep.compat.targets.keras3_class import Keras3Optimizer
 from everstep.compat.targets.keras3_frameworks import framework_of, runs_on_tensorflow
-from everstep.compat.targets.keras3_layouts import FirstValue, layout_of_slot, takes_layouts
+from everstep.compat.targets.keras3_layouts import FirstValue
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleAdapter
@@ -130,12 +130,10 @@ class Keras3Adapter(NewStyleAdapter):
         return self.framework.hyper(self.make_variable(name, (), "float32", value))
 
     def make_variable(self, name, shape, dtype, initial, variable=None):
-        full_name, more, scope = name.replace("/", "_"), {}, self.backend.after(())
+        full_name, scope, more = name.replace("/", "_"), self.backend.after(()), {}
         if variable is not None:
             full_name = "{}_{}".format(self.variable_name(variable).replace("/", "_"), full_name)
-            scope = self.framework.beside(variable, shape)
-            if takes_layouts(self.keras.BaseOptimizer):
-                more["layout"] = layout_of_slot(variable, shape)
+            scope, more = self.framework.beside(variable, shape)
         with scope:
             return self.native.add_variable(
                 shape=shape,

@@ -8,7 +8,7 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.rules.operations import END
 from everstep.compat.targets.hypers import refusal
-from everstep.compat.targets.keras3_layouts import instead_of_names, takes_layouts
+from everstep.compat.targets.keras3_layouts import instead_of_names, layout_of_slot
 from everstep.compat.targets.loading import keep_from_restores
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.repeated_steps import RepeatedSteps
@@ -67,8 +67,8 @@ class OnTensorFlow(object):
         return variable.value if isinstance(variable, self.variable_class) else variable
 
     def beside(self, variable, shape):
-        """Returns a scope that creates a slot of this shape on the devices of its variable."""
-        return self.adapter.native._distribution_strategy.extended.colocate_vars_with(self.unwrap(variable))
+        """Returns a scope and keywords of `add_variable`, which create a slot on the devices of its variable."""
+        return self.adapter.native._distribution_strategy.extended.colocate_vars_with(self.unwrap(variable)), {}
 
     def can_train(self, variable):
         # A tf.Variable, also one that a strategy made: those have no common class in all versions.
@@ -156,9 +156,9 @@ class OnArrays(object):
         return variable
 
     def beside(self, variable, shape):
-        if takes_layouts(self.adapter.keras.BaseOptimizer):
-            return self.backend.after(())
-        return instead_of_names(self.backend.keras.distribution, variable, shape)
+        if "layout" in self.adapter.keras.BaseOptimizer.add_variable.__code__.co_varnames:
+            return self.backend.after(()), {"layout": layout_of_slot(variable, shape)}
+        return instead_of_names(self.backend.keras.distribution, variable, shape), {}
 
     def can_train(self, variable):
         return isinstance(variable, self.variable_class)

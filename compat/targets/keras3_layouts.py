@@ -5,11 +5,6 @@ import copy
 from contextlib import contextmanager
 
 
-def takes_layouts(optimizer_class):
-    """Returns whether `add_variable` takes a layout. In older Keras 3 the name of a variable decides."""
-    return "layout" in optimizer_class.add_variable.__code__.co_varnames
-
-
 def layout_of_slot(variable, shape, layout=None):
     """Returns the layout of a slot of a variable, whose own is `layout` or `_layout`: None if the variable has none.
 
@@ -30,7 +25,7 @@ def layout_of_slot(variable, shape, layout=None):
 
 @contextmanager
 def instead_of_names(distributions, variable, shape):
-    """Creates slots of a variable in their layout, where `add_variable` takes none."""
+    """Creates slots of a variable in their layout, in old Keras 3, whose `add_variable` takes none: names decide."""
     distribution = distributions.distribution()
     if distribution is None:
         yield
